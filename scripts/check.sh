@@ -4,7 +4,7 @@ set -eu
 cargo fmt --all --check
 cargo clippy --locked --workspace --all-targets -- -D warnings
 if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --workspace --lib --bins --test offline
+    cargo nextest run --locked --workspace --lib --bins --test offline --test keys
 else
-    cargo test --locked --workspace --no-fail-fast --lib --bins --test offline
+    cargo test --locked --workspace --no-fail-fast --lib --bins --test offline --test keys
 fi

@@ -1,6 +1,120 @@
-//! Chooses the engine that builds a plan when the user does not.
+//! Chooses the engine that builds a plan, and where the image goes when the user names no place.
 
+use crate::error::BuildError;
+use crate::output::Output;
+use stackforge_engine::EngineError;
+use stackforge_engine::docker::Docker;
 use stackforge_plan::Plan;
+use stackforge_stack::spec::Platform;
+
+/// What builds an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Builder {
+    /// A Docker engine.
+    Docker,
+    /// stackforge itself.
+    Native,
+}
+
+/// What a user says about the engine of a build.
+#[derive(Debug)]
+pub struct EngineRequest<'a> {
+    /// `None`: whichever fits the plan.
+    pub by: Option<Builder>,
+    /// Where the image goes.
+    pub outputs: Vec<Output>,
+    /// Engines for the plan's platform, in the form of `DOCKER_HOST`.
+    pub builders: &'a [String],
+}
+
+/// The engine of a build.
+pub struct Engine {
+    /// `None` for the native engine.
+    pub docker: Option<Docker>,
+    /// Where the image goes, besides the store of the native engine.
+    pub outputs: Vec<Output>,
+}
+
+impl EngineRequest<'_> {
+    /// Chooses the engine and connects to it.
+    ///
+    /// # Errors
+    /// If the engine that was asked for does not answer, or the environment's setting does not name one.
+    pub async fn choose(self, plan: &Plan) -> Result<Engine, BuildError> {
+        let mut outputs = self.outputs;
+        let docker = match self.by {
+            Some(Builder::Native) => None,
+            Some(Builder::Docker) => Some(connect(self.builders).await?),
+            None if !wants(plan).docker() => None,
+            // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
+            None if !outputs.is_empty() => {
+                let host = Platform::host();
+                let elsewhere =
+                    host != Some(plan.platform) && (!self.builders.is_empty() || host.is_none());
+                if elsewhere && outputs.iter().all(Output::of_engine) {
+                    reached(connect(self.builders).await)?
+                } else {
+                    None
+                }
+            }
+            None => reached(connect(self.builders).await)?,
+        };
+        // Every image is in the store. If there is a Docker engine, users expect the image there too.
+        if docker.is_none() && outputs.is_empty() {
+            match Docker::connect(None).await {
+                Ok(_) => outputs.push(Output::Docker),
+                Err(e @ EngineError::Invalid { .. }) => {
+                    tracing::warn!("the image goes to the store alone: {e}");
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Engine { docker, outputs })
+    }
+}
+
+/// Returns the engine, or `None` to build natively if no engine answers.
+///
+/// # Errors
+/// The user's setting does not name an engine.
+pub fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, EngineError> {
+    match connected {
+        Ok(docker) => Ok(Some(docker)),
+        Err(e @ EngineError::Invalid { .. }) => Err(e),
+        Err(e) => {
+            if names_engine() {
+                tracing::warn!("{e}: going on without it");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Whether the environment names an engine.
+pub fn names_engine() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT")
+}
+
+/// Connects to the engine that the environment names, else to the first builder that answers, else to this
+/// machine's.
+async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
+    let named = names_engine();
+    let mut failed = None;
+    for address in builders.iter().filter(|_| !named) {
+        match Docker::connect(Some(address)).await {
+            Ok(docker) => return Ok(docker),
+            Err(error) => {
+                tracing::warn!("a builder is passed over: {error}");
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Docker::connect(None).await,
+    }
+}
 
 /// Why a plan is built by a Docker engine or by the native engine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,19 +12,17 @@ use super::signals::stop_on_signal;
 use serde_json::Value;
 use stackforge_build::native::assemble;
 use stackforge_build::{
-    AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
-    plan_step, stage, wants,
+    AUDIT_PATH, BuildError, Builder, Built, Engine, EngineRequest, IndexSettings, Options, Output,
+    StepResult, build, noted, plan_step, stage,
 };
 use stackforge_engine::EngineError;
-use stackforge_engine::docker::Docker;
 use stackforge_image::store::Store;
 use stackforge_plan::project::Project;
 use stackforge_plan::{Plan, StepId};
 use stackforge_stack::diag::{Diagnostic, Explained as _, Report, codes};
-use stackforge_stack::spec::{Platform, Stack};
+use stackforge_stack::spec::Stack;
 use stackforge_types::Cancel;
 use stackforge_types::printable;
-use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
@@ -41,9 +39,17 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let tags = tags(&args.tags, &plan)?;
     let native = of_native(args.compression)?;
     let runtime = runtime()?;
-    let builders = &session.config.builders;
-    let engine = runtime.block_on(engine(&plan, args, builders));
-    let (docker, outputs) = engine.map_err(refused)?;
+    let builders = session.config.builders.get(&plan.platform);
+    let request = EngineRequest {
+        by: match args.engine {
+            EngineChoice::Auto => None,
+            EngineChoice::Docker => Some(Builder::Docker),
+            EngineChoice::Native => Some(Builder::Native),
+        },
+        outputs: outputs(args),
+        builders: builders.map_or(&[], Vec::as_slice),
+    };
+    let Engine { docker, outputs } = (runtime.block_on(request.choose(&plan))).map_err(refused)?;
     let docker = match docker {
         Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
         None => None,
@@ -87,12 +93,8 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     }
 }
 
-/// Returns the Docker engine that builds (`None` for the native engine), and the outputs of the image.
-async fn engine(
-    plan: &Plan,
-    args: &BuildArgs,
-    builders: &BTreeMap<Platform, Vec<String>>,
-) -> Result<(Option<Docker>, Vec<Output>), BuildError> {
+/// Returns the outputs that were asked for.
+fn outputs(args: &BuildArgs) -> Vec<Output> {
     let pushed = args.push.clone().map(|reference| {
         if args.index {
             Output::Index(reference)
@@ -100,80 +102,7 @@ async fn engine(
             Output::Registry(reference)
         }
     });
-    let mut outputs: Vec<Output> = args.outputs.iter().cloned().chain(pushed).collect();
-    let builders = builders.get(&plan.platform).map_or(&[][..], Vec::as_slice);
-    let docker = match args.engine {
-        EngineChoice::Native => None,
-        EngineChoice::Docker => Some(connect(builders).await?),
-        EngineChoice::Auto if !wants(plan).docker() => None,
-        // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
-        EngineChoice::Auto if !outputs.is_empty() => {
-            let host = Platform::host();
-            let elsewhere = host != Some(plan.platform) && (!builders.is_empty() || host.is_none());
-            if elsewhere && outputs.iter().all(Output::of_engine) {
-                reached(connect(builders).await)?
-            } else {
-                None
-            }
-        }
-        EngineChoice::Auto => reached(connect(builders).await)?,
-    };
-    // Every image is in the store. If there is a Docker engine, users expect the image there too.
-    if docker.is_none() && outputs.is_empty() {
-        match Docker::connect(None).await {
-            Ok(_) => outputs.push(Output::Docker),
-            Err(e @ EngineError::Invalid { .. }) => {
-                tracing::warn!("the image goes to the store alone: {e}");
-            }
-            Err(_) => {}
-        }
-    }
-    Ok((docker, outputs))
-}
-
-/// Returns the engine, or `None` to build natively if no engine answers.
-///
-/// # Errors
-/// The user's setting does not name an engine.
-pub(super) fn reached(
-    connected: Result<Docker, EngineError>,
-) -> Result<Option<Docker>, EngineError> {
-    match connected {
-        Ok(docker) => Ok(Some(docker)),
-        Err(e @ EngineError::Invalid { .. }) => Err(e),
-        Err(e) => {
-            if names_engine() {
-                tracing::warn!("{e}: going on without it");
-            }
-            Ok(None)
-        }
-    }
-}
-
-/// Whether the environment names an engine.
-pub(super) fn names_engine() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT")
-}
-
-/// Connects to the engine that the environment names, else to the first builder that answers, else to this
-/// machine's.
-async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
-    let named = names_engine();
-    let mut failed = None;
-    for address in builders.iter().filter(|_| !named) {
-        match Docker::connect(Some(address)).await {
-            Ok(docker) => return Ok(docker),
-            Err(error) => {
-                tracing::warn!("a builder is passed over: {error}");
-                failed.get_or_insert(error);
-            }
-        }
-    }
-    match failed {
-        Some(error) => Err(error),
-        None => Docker::connect(None).await,
-    }
+    args.outputs.iter().cloned().chain(pushed).collect()
 }
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {

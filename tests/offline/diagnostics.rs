@@ -144,6 +144,24 @@ fn a_file_that_is_not_there() {
 }
 
 #[test]
+fn a_misspelt_file_names_the_nearest() {
+    let sandbox = Sandbox::new();
+    sandbox.write("stacks/tiny.yaml", GOOD);
+    sandbox.write("s.yaml", GOOD);
+    let help = |path: &str| {
+        let run = sandbox.run(&["check", path, "--json"]);
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        let document = support::document(&run);
+        document["diagnostics"][0]["help"].clone()
+    };
+    assert_eq!(help("stacks/tniy.yaml"), "did you mean `stacks/tiny.yaml`?");
+    assert_eq!(help("s.yml"), "did you mean `s.yaml`?");
+    let path = "check the path and its permissions";
+    assert_eq!(help("stacks/quite-another.yaml"), path);
+    assert_eq!(help("no-folder/tiny.yaml"), path);
+}
+
+#[test]
 fn json_has_code_span_and_help() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", &GOOD.replace("h100", "hh100"));

@@ -253,3 +253,31 @@ fn the_page_of_the_configuration_has_every_key_and_variable() {
     known.extend(["DOCKER_HOST", "DOCKER_CONTEXT", "NO_COLOR"].map(str::to_owned));
     assert_eq!(page, known);
 }
+
+/// What was typed while the README's picture was recorded, without what is the beginning of a longer line.
+fn typed() -> Vec<String> {
+    let picture = std::fs::read_to_string(project("docs/pictures/first.svg")).unwrap();
+    let lines = picture.split(">$ ").skip(1);
+    let lines = lines.filter_map(|rest| rest.split('<').next());
+    let lines: BTreeSet<&str> = lines.collect();
+    let is_whole = |line: &&&str| {
+        let longer = |other: &&str| other.len() > line.len() && other.starts_with(**line);
+        !lines.iter().any(longer)
+    };
+    lines
+        .iter()
+        .filter(is_whole)
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+#[test]
+fn the_picture_is_of_the_commands_that_the_script_records() {
+    let script = std::fs::read_to_string(project("scripts/recording.sh")).unwrap();
+    let recorded = script
+        .split('\'')
+        .filter(|part| part.starts_with("stackforge "));
+    let recorded: BTreeSet<&str> = recorded.collect();
+    assert!(!recorded.is_empty());
+    assert_eq!(typed(), Vec::from_iter(recorded));
+}

@@ -35,20 +35,20 @@ pub fn with(name: &str, stack: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write(&format!("{name}.yaml"), stack);
     let lock = |path| std::fs::read_to_string(super::project(path)).unwrap();
-    let lock = match stack.contains("matrix:") {
+    let lock = if !stack.contains("matrix:") {
+        lock("examples/tiny.lock")
+    } else if stack.contains(ONE_SM) {
         // Locked files are the same for one SM of many.
-        true if stack.contains(ONE_SM) => {
-            let line = |l: &str| {
-                if l.starts_with("gpu = ") {
-                    "gpu = \"sm_90\"\n".to_owned()
-                } else {
-                    format!("{l}\n")
-                }
-            };
-            lock("stacks/vllm-matrix.lock").lines().map(line).collect()
-        }
-        true => lock("stacks/vllm-matrix.lock"),
-        false => lock("examples/tiny.lock"),
+        let line = |l: &str| {
+            if l.starts_with("gpu = ") {
+                "gpu = \"sm_90\"\n".to_owned()
+            } else {
+                format!("{l}\n")
+            }
+        };
+        lock("stacks/vllm-matrix.lock").lines().map(line).collect()
+    } else {
+        lock("stacks/vllm-matrix.lock")
     };
     sandbox.write(&format!("{name}.lock"), &lock);
     sandbox

@@ -115,10 +115,12 @@ impl Part<'_> {
                 .is_core(self.package, split(self.path(*i)).1)
         };
         let core: Vec<usize> = missing.iter().copied().filter(is_core).collect();
-        let refused = match objects.iter().any(is_core) {
-            true => core.as_slice(),
-            false if whole => missing,
-            false => &[],
+        let refused = if objects.iter().any(is_core) {
+            core.as_slice()
+        } else if whole {
+            missing
+        } else {
+            &[]
         };
         Some(match refused.first() {
             Some(first) => {

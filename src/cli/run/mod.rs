@@ -4,13 +4,13 @@ mod image;
 mod subject;
 
 use super::args::{Common, RunArgs, RunEngine};
-use super::build::{names_engine, reached};
+
 use super::output::{Failure, json, print, print_message, print_status, warn};
 use super::screen;
 use super::session::runtime;
 use super::signals::stop_on_signal;
 use image::{Here, Search};
-use stackforge_build::BuildError;
+use stackforge_build::{BuildError, names_engine, reached};
 use stackforge_device::Device;
 use stackforge_distribute::publish::Facts;
 use stackforge_distribute::pull::{Machine, doubt};

@@ -14,7 +14,12 @@ const SHOWN: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
     #[error("cannot read {file}: {why}")]
-    Unreadable { file: String, why: String },
+    Unreadable {
+        file: String,
+        why: String,
+        /// A stack file that may have been meant.
+        near: Option<String>,
+    },
     #[error("{file} has more than {} bytes", super::MAX_TEXT)]
     TooLarge { file: String },
     /// The file is not a stack; the report says where and why.
@@ -123,9 +128,10 @@ impl ProjectError {
         };
         let lock = |file: &str| Some(format!("run `stackforge lock {}`", printable::word(file)));
         match &this {
-            Self::Unreadable { .. } => {
-                diagnostic(Some("check the path and its permissions".to_owned()))
-            }
+            Self::Unreadable { near, .. } => diagnostic(Some(match near {
+                Some(near) => format!("did you mean `{}`?", printable::word(near)),
+                None => "check the path and its permissions".to_owned(),
+            })),
             Self::TooLarge { .. } => {
                 diagnostic(Some("check that the path names a stack file".to_owned()))
             }

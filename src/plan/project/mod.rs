@@ -353,6 +353,7 @@ pub fn text_of(path: &Path) -> Result<String, ProjectError> {
     let file = path.display().to_string();
     let unreadable = |e: io::Error| ProjectError::Unreadable {
         file: file.clone(),
+        near: near(path).filter(|_| e.kind() == io::ErrorKind::NotFound),
         why: e.to_string(),
     };
     let text = File::open(path).and_then(text).map_err(unreadable)?;
@@ -360,6 +361,22 @@ pub fn text_of(path: &Path) -> Result<String, ProjectError> {
         return Err(ProjectError::TooLarge { file });
     }
     Ok(text)
+}
+
+/// Returns the stack file beside the path whose name is nearest to the path's.
+fn near(path: &Path) -> Option<String> {
+    let folder = path.parent()?;
+    let here = folder.as_os_str().is_empty();
+    let listed = std::fs::read_dir(if here { Path::new(".") } else { folder });
+    let names: Vec<String> = (listed.ok()?.flatten())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .collect();
+    let near = nearest(
+        path.file_name()?.to_str()?,
+        names.iter().map(String::as_str),
+    )?;
+    Some(folder.join(near).display().to_string())
 }
 
 /// Reads a text, up to one byte more than is allowed: a device or a pipe has no size and may be endless.

@@ -165,9 +165,10 @@ impl Reader<'_> {
                     Some(path) => wheel::Place::Disk(path),
                     None => wheel::Place::at(files.address(&wheel.sha256)?)?,
                 };
-                let bounds = match self.is_known(&wheel.name) {
-                    true => Bounds::SMALL,
-                    false => Bounds::USUAL,
+                let bounds = if self.is_known(&wheel.name) {
+                    Bounds::SMALL
+                } else {
+                    Bounds::USUAL
                 };
                 match wheel::read(&wheel.file, place, bounds, fetcher).await {
                     Ok(objects) => Some((*wheel, objects)),

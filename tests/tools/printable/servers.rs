@@ -157,12 +157,14 @@ pub fn refusing() -> World {
         let message = quoted(EVIL).replace("\\U000e0041", "");
         let server = Proxy::start(NOTHING, move |request| {
             let host = request.header("host").unwrap_or_default();
-            let head = match request.path.starts_with("/token") {
-                true => "403 No".to_owned(),
-                false if status.starts_with("401") => format!(
+            let head = if request.path.starts_with("/token") {
+                "403 No".to_owned()
+            } else if status.starts_with("401") {
+                format!(
                     "{status}\r\nWWW-Authenticate: Bearer realm=\"http://{host}/token\",service=\"x\""
-                ),
-                false => format!("{status}\r\nContent-Type: {MANIFEST}"),
+                )
+            } else {
+                format!("{status}\r\nContent-Type: {MANIFEST}")
             };
             let body = format!("{{\"errors\":[{{\"code\":{message},\"message\":{message}}}]}}");
             Act::Answer(head, body)
