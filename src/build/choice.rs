@@ -9,7 +9,7 @@ use stackforge_stack::spec::Platform;
 
 /// What builds an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Builder {
+pub enum EngineKind {
     /// A Docker engine.
     Docker,
     /// stackforge itself.
@@ -20,7 +20,7 @@ pub enum Builder {
 #[derive(Debug)]
 pub struct EngineRequest<'a> {
     /// `None`: whichever fits the plan.
-    pub by: Option<Builder>,
+    pub kind: Option<EngineKind>,
     /// Where the image goes.
     pub outputs: Vec<Output>,
     /// Engines for the plan's platform, in the form of `DOCKER_HOST`.
@@ -28,7 +28,7 @@ pub struct EngineRequest<'a> {
 }
 
 /// The engine of a build.
-pub struct Engine {
+pub struct ChosenEngine {
     /// `None` for the native engine.
     pub docker: Option<Docker>,
     /// Where the image goes, besides the store of the native engine.
@@ -40,11 +40,11 @@ impl EngineRequest<'_> {
     ///
     /// # Errors
     /// If the engine that was asked for does not answer, or the environment's setting does not name one.
-    pub async fn choose(self, plan: &Plan) -> Result<Engine, BuildError> {
+    pub async fn choose(self, plan: &Plan) -> Result<ChosenEngine, BuildError> {
         let mut outputs = self.outputs;
-        let docker = match self.by {
-            Some(Builder::Native) => None,
-            Some(Builder::Docker) => Some(connect(self.builders).await?),
+        let docker = match self.kind {
+            Some(EngineKind::Native) => None,
+            Some(EngineKind::Docker) => Some(connect(self.builders).await?),
             None if !wants(plan).docker() => None,
             // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
             None if !outputs.is_empty() => {
@@ -69,7 +69,7 @@ impl EngineRequest<'_> {
                 Err(_) => {}
             }
         }
-        Ok(Engine { docker, outputs })
+        Ok(ChosenEngine { docker, outputs })
     }
 }
 

@@ -35,7 +35,9 @@ mod validation;
 
 pub use at_rest::{topmost, unpacked, validate_at_rest};
 pub use audit::{AUDIT_PATH, OnProgress, audit_image};
-pub use choice::{Builder, Engine, EngineNeed, EngineRequest, names_engine, reached, wants};
+pub use choice::{
+    ChosenEngine, EngineKind, EngineNeed, EngineRequest, names_engine, reached, wants,
+};
 pub use context::render_context;
 pub use docker::{build, noted, plan_step, push_image, stage};
 pub use error::BuildError;

@@ -12,8 +12,8 @@ use super::signals::stop_on_signal;
 use serde_json::Value;
 use stackforge_build::native::assemble;
 use stackforge_build::{
-    AUDIT_PATH, BuildError, Builder, Built, Engine, EngineRequest, IndexSettings, Options, Output,
-    StepResult, build, noted, plan_step, stage,
+    AUDIT_PATH, BuildError, Built, ChosenEngine, EngineKind, EngineRequest, IndexSettings, Options,
+    Output, StepResult, build, noted, plan_step, stage,
 };
 use stackforge_engine::EngineError;
 use stackforge_image::store::Store;
@@ -41,15 +41,16 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let runtime = runtime()?;
     let builders = session.config.builders.get(&plan.platform);
     let request = EngineRequest {
-        by: match args.engine {
+        kind: match args.engine {
             EngineChoice::Auto => None,
-            EngineChoice::Docker => Some(Builder::Docker),
-            EngineChoice::Native => Some(Builder::Native),
+            EngineChoice::Docker => Some(EngineKind::Docker),
+            EngineChoice::Native => Some(EngineKind::Native),
         },
         outputs: outputs(args),
         builders: builders.map_or(&[], Vec::as_slice),
     };
-    let Engine { docker, outputs } = (runtime.block_on(request.choose(&plan))).map_err(refused)?;
+    let ChosenEngine { docker, outputs } =
+        (runtime.block_on(request.choose(&plan))).map_err(refused)?;
     let docker = match docker {
         Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
         None => None,

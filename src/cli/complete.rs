@@ -80,7 +80,7 @@ fn stack_files() -> PathCompleter {
     PathCompleter::any().filter(is_yaml)
 }
 
-fn is_yaml(path: &Path) -> bool {
+pub(super) fn is_yaml(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     matches!(extension, Some("yaml" | "yml"))
 }

@@ -4,6 +4,7 @@
 //! In: clap's error and what was typed. Out: the same error with a better tip. Clap's own goes by the letters that two
 //! words share, which makes `list` a `validate` and `scan` a `man`.
 
+use super::complete::is_yaml;
 use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -12,10 +13,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Words of other tools of this class, and what is typed here.
-const WORDS: [(&str, &str); 33] = [
+const WORDS: [(&str, &str); 36] = [
     ("bake", "build STACK --all-variants"),
     ("ci", "matrix STACK --emit github"),
     ("clean", "cache gc"),
+    ("clear", "cache gc --all"),
     ("compile", "build STACK"),
     ("compose", "render STACK --compose"),
     ("create", "init -o stack.yaml"),
@@ -26,6 +28,7 @@ const WORDS: [(&str, &str); 33] = [
     ("exec", "run STACK -- COMMAND"),
     ("fix", "check STACK --fix"),
     ("freeze", "lock STACK"),
+    ("fsck", "cache verify"),
     ("gc", "cache gc"),
     ("history", "inspect REFERENCE"),
     ("images", "cache ls"),
@@ -39,6 +42,7 @@ const WORDS: [(&str, &str); 33] = [
     ("prune", "cache gc"),
     ("publish", "push IMAGE REFERENCE"),
     ("resolve", "lock STACK"),
+    ("rm", "cache gc"),
     ("save", "cache export FILE"),
     ("scan", "audit IMAGE"),
     ("serve", "run STACK"),
@@ -46,19 +50,6 @@ const WORDS: [(&str, &str); 33] = [
     ("test", "validate IMAGE"),
     ("up", "run STACK"),
     ("upgrade", "lock STACK --upgrade"),
-];
-
-/// The same below `cache`.
-const WORDS_OF_CACHE: [(&str, &str); 9] = [
-    ("clean", "cache gc"),
-    ("clear", "cache gc --all"),
-    ("du", "cache ls"),
-    ("fsck", "cache verify"),
-    ("list", "cache ls"),
-    ("load", "cache import FILE"),
-    ("prune", "cache gc"),
-    ("rm", "cache gc"),
-    ("save", "cache export FILE"),
 ];
 
 /// Puts what to type instead into an error.
@@ -107,32 +98,28 @@ fn tip(error: &mut clap::Error, tip: Option<String>) {
 
 fn instead_of_command(word: &str, program: &Command, typed: &[OsString]) -> Option<String> {
     let command = named(program, typed, Some(word));
-    let below_cache = command.get_name() == "cache";
-    let words = if below_cache {
-        &WORDS_OF_CACHE[..]
+    // Below `cache`, only what is there is meant.
+    let below = if command.get_name() == "cache" {
+        "cache "
     } else {
-        &WORDS[..]
+        ""
     };
-    if let Some((_, here)) = words.iter().find(|(theirs, _)| *theirs == word) {
-        return Some(format!("use 'stackforge {here}'"));
-    }
-    let names = command.get_subcommands().map(Command::get_name);
-    if let Some(near) = nearest(word, names) {
-        return Some(format!("a command with a similar name exists: '{near}'"));
-    }
-    if below_cache {
-        return None;
-    }
-    let theirs = words.iter().map(|(theirs, _)| *theirs);
-    if let Some((_, here)) =
-        nearest(word, theirs).and_then(|near| words.iter().find(|(theirs, _)| *theirs == near))
-    {
-        return Some(format!("use 'stackforge {here}'"));
-    }
-    let is_stack = Path::new(word)
-        .extension()
-        .is_some_and(|e| e == "yaml" || e == "yml");
-    is_stack.then(|| format!("name the command first: 'stackforge build {word}'"))
+    let words = || WORDS.iter().filter(|(_, here)| here.starts_with(below));
+    let here = |word: &str| {
+        let (_, here) = words().find(|(theirs, _)| *theirs == word)?;
+        Some(format!("use 'stackforge {here}'"))
+    };
+    let similar = || {
+        let names = command.get_subcommands().map(Command::get_name);
+        let near = nearest(word, names)?;
+        Some(format!("a command with a similar name exists: '{near}'"))
+    };
+    let misspelt = || nearest(word, words().map(|(theirs, _)| *theirs)).and_then(here);
+    let stack = || {
+        let is_one = below.is_empty() && is_yaml(Path::new(word));
+        is_one.then(|| format!("name the command first: 'stackforge build {word}'"))
+    };
+    here(word).or_else(similar).or_else(misspelt).or_else(stack)
 }
 
 /// The command that the words name, up to one of them.
@@ -231,12 +218,10 @@ mod tests {
         for (theirs, here) in WORDS {
             assert!(program.find_subcommand(theirs).is_none(), "{theirs}");
             let mut words = here.split(' ');
-            let command = program.find_subcommand(words.next().unwrap()).unwrap();
+            let mut command = program.find_subcommand(words.next().unwrap()).unwrap();
             if command.has_subcommands() {
-                assert!(
-                    command.find_subcommand(words.next().unwrap()).is_some(),
-                    "{here}"
-                );
+                let below = command.find_subcommand(words.next().unwrap());
+                command = below.unwrap_or_else(|| panic!("{here}"));
             }
             let options = words.filter_map(|word| word.strip_prefix("--"));
             for option in options.filter(|option| !option.is_empty()) {

@@ -214,10 +214,6 @@ fn other_causes_keep_their_code_too() {
     one_code(codes::SANDBOX_FAILED, lost, &wraps);
 }
 
-fn io(doing: &'static str, source: Error) -> (&'static str, PathBuf, Error) {
-    (doing, PathBuf::from("f"), source)
-}
-
 #[test]
 fn a_downloads_error_has_one_code_in_every_command() {
     let wraps: [&dyn Fn(FetchError) -> Box<dyn Explained>; 5] = [
@@ -241,13 +237,10 @@ fn a_downloads_error_has_one_code_in_every_command() {
         },
     ];
     let failed = |source: fn() -> Error| {
-        move || {
-            let (doing, path, source) = io("write", source());
-            FetchError::Io {
-                doing,
-                path,
-                source,
-            }
+        move || FetchError::Io {
+            doing: "write",
+            path: PathBuf::from("f"),
+            source: source(),
         }
     };
     one_code(codes::NO_SPACE, failed(full), &wraps);
@@ -263,8 +256,8 @@ fn a_stores_error_has_one_code_in_every_command() {
         &|e| Box::new(RunError::from(e)),
         &|e| Box::new(PackageError::from(e)),
     ];
-    let newer = || StoreError::at("write", &PathBuf::from("f"), full());
-    one_code(codes::NO_SPACE, newer, &wraps);
+    let no_space = || StoreError::at("write", &PathBuf::from("f"), full());
+    one_code(codes::NO_SPACE, no_space, &wraps);
     one_code(codes::STORE_IO, || StoreError::NoPlace, &wraps);
     one_code(codes::INTERRUPTED, || StoreError::Interrupted, &wraps);
 }

@@ -193,14 +193,14 @@ pub fn project(path: &str) -> PathBuf {
 
 /// The program, which cargo builds before the tests that run it.
 pub fn program() -> &'static Path {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built().join("stackforge"));
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| profile_directory().join("stackforge"));
     &PROGRAM
 }
 
 /// The directory, below the target directory, of what tests keep from run to run.
 pub fn target_tmp() -> &'static Path {
     static KEPT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let kept = built().parent().unwrap().join("tmp");
+        let kept = profile_directory().parent().unwrap().join("tmp");
         std::fs::create_dir_all(&kept).unwrap();
         kept
     });
@@ -208,7 +208,7 @@ pub fn target_tmp() -> &'static Path {
 }
 
 /// The folder of the profile that this test was built with: the test itself lies in its `deps`.
-fn built() -> PathBuf {
+fn profile_directory() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().to_owned()
 }

@@ -1,6 +1,7 @@
 //! The bytes of one transfer.
 
-use super::{amount_style, bytes_style, mib};
+use super::rate::Rate;
+use super::{amount_style, bytes_style};
 use crate::cli::args::Common;
 use crate::cli::output::print_message;
 use crate::cli::screen;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 pub struct Amount {
     what: String,
     bar: ProgressBar,
+    rate: Rate,
     lines: bool,
     last_printed: Mutex<Instant>,
 }
@@ -47,6 +49,7 @@ impl Amount {
         Self {
             what,
             bar,
+            rate: Rate::since(Instant::now(), 0),
             lines: !live && !silent,
             last_printed: Mutex::new(Instant::now()),
         }
@@ -85,15 +88,9 @@ impl Amount {
         };
         if self.lines && last_printed.elapsed() > Duration::from_secs(5) {
             *last_printed = Instant::now();
-            let done = mib(self.bar.position());
-            let what = &self.what;
-            print_message(&match self.bar.length() {
-                Some(all) => {
-                    let left = self.bar.eta().as_secs();
-                    format!("{what}: {done} of {}, {left} s left\n", mib(all))
-                }
-                None => format!("{what}: {done}\n"),
-            });
+            let (done, all) = (self.bar.position(), self.bar.length());
+            let text = self.rate.text(Instant::now(), done, all);
+            print_message(&format!("{}: {text}\n", self.what));
         }
     }
 
