@@ -68,15 +68,13 @@ pub(super) fn with_tip(
         }
         ErrorKind::UnknownArgument => {
             let command = named(program, typed, None);
-            if let Some(option) = behind_one_dash(&error, command, typed) {
+            let dashes = behind_one_dash(&error, command, typed).map(|option| {
+                format!("options of more than one letter have two dashes: '{option}'")
+            });
+            if let Some(better) = dashes.or_else(|| volume(command, typed)) {
                 error.remove(ContextKind::Suggested);
                 error.remove(ContextKind::SuggestedArg);
-                tip(
-                    &mut error,
-                    Some(format!(
-                        "options of more than one letter have two dashes: '{option}'"
-                    )),
-                );
+                tip(&mut error, Some(better));
             }
         }
         _ => {}
@@ -129,6 +127,15 @@ fn named<'a>(program: &'a Command, typed: &[OsString], until: Option<&str>) -> &
     before.fold(program, |command, word| {
         command.find_subcommand(word).unwrap_or(command)
     })
+}
+
+/// `--volume A:/B` for `-v A:/B`, which is the short form of other tools.
+fn volume(command: &Command, typed: &[OsString]) -> Option<String> {
+    let takes_volumes = command.get_arguments().any(|a| a.get_id() == "volume");
+    let mut pairs = typed.windows(2).filter(|pair| pair[0] == "-v");
+    let mount = pairs.find_map(|pair| pair[1].to_str().filter(|word| word.contains(":/")))?;
+    takes_volumes
+        .then(|| format!("'-v' prints more of what happens; a mount is '--volume {mount}'"))
 }
 
 /// `--engine` for `-engine`, which clap reads as `-e -n …`.
@@ -210,6 +217,14 @@ mod tests {
         assert_eq!(tip_for("build -engine native s.yaml"), tip);
         assert_eq!(tip_for("build -enigne=native s.yaml"), tip);
         assert_ne!(tip_for("build -x s.yaml"), tip);
+    }
+
+    #[test]
+    fn a_mount_has_a_long_option() {
+        let tip = "'-v' prints more of what happens; a mount is '--volume ./x:/y'";
+        assert_eq!(tip_for("run -v ./x:/y image"), tip);
+        assert_eq!(tip_for("run image -v ./x:/y -- sh"), tip);
+        assert_eq!(tip_for("build -v ./x:/y s.yaml"), "");
     }
 
     #[test]

@@ -218,6 +218,9 @@ const POWER_FAILS: &str = "health: { command: 'kill -9 $PPID' }";
 
 #[test]
 fn a_device_takes_what_is_good_and_keeps_what_it_has() {
+    if !support::has_turn("updates of a service with an engine", 0, 2) {
+        return;
+    }
     let device = Device::new();
     let good = format!("{}/edge:good", device.server.host);
     device.build(&good);
@@ -493,6 +496,9 @@ fn whatever_stops_an_update_the_service_runs_again() {
 /// The same for the files of an image, and for a layout.
 #[test]
 fn a_service_without_an_engine_is_updated_too() {
+    if !support::has_turn("updates of a service without an engine", 1, 2) {
+        return;
+    }
     let device = Device::new();
     let good = format!("{}/edge:good", device.server.host);
     device.build(&good);

@@ -6,7 +6,7 @@
 //! table, STACKFORGE_ENGINES_ONLY the rows to run, by words of their names separated by commas; the
 //! others are said to be left out. By default each day runs one fifth of the rows, the changed stacks are
 //! built in both orders by one Docker and one Podman, and sid's engines run with root only: with
-//! STACKFORGE_ENGINES_ALL set, all is done.
+//! STACKFORGE_TEST_ALL set, all is done.
 //!
 //! Needs root, the network, the machine's own Docker Engine for its bridge, and what
 //! `scripts/setup.sh tests` installs. What this machine lacks stands in the table; with CI set it is an
@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use support::all_have_turns;
 use support::server::{self, Server, skopeo};
 use table::{Row, State, table, wrong};
 
@@ -181,7 +182,7 @@ fn row(
         registry,
         dir: tempfile::tempdir().unwrap(),
         row: format!("row{number}-{}", std::process::id()),
-        both_orders: is_set(ALL) || BOTH_ORDERS.contains(&(suite, kind)),
+        both_orders: all_have_turns() || BOTH_ORDERS.contains(&(suite, kind)),
     };
     let cells = bench.cells();
     let state = match bench.engine.end() {
@@ -192,12 +193,6 @@ fn row(
         engine: name,
         state,
     }
-}
-
-const ALL: &str = "STACKFORGE_ENGINES_ALL";
-
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some()
 }
 
 /// The name of a row whose engine did not say its version.
@@ -212,9 +207,9 @@ fn left_out(name: &str, turn: Turn) -> Option<&'static str> {
         return (!named).then_some("STACKFORGE_ENGINES_ONLY leaves it out");
     }
     match turn {
-        _ if is_set(ALL) || turn == Turn::Day(support::today() % TURNS) => None,
-        Turn::Never => Some("left out unless STACKFORGE_ENGINES_ALL is set"),
-        _ => Some("its turn is another day, or with STACKFORGE_ENGINES_ALL set"),
+        _ if all_have_turns() || turn == Turn::Day(support::today() % TURNS) => None,
+        Turn::Never => Some("left out unless STACKFORGE_TEST_ALL is set"),
+        Turn::Day(_) => Some(support::NOT_TODAY),
     }
 }
 

@@ -161,6 +161,27 @@ pub fn today() -> u64 {
     *DAY
 }
 
+/// Set, and not empty, each test does all that it can.
+const ALL: &str = "STACKFORGE_TEST_ALL";
+
+/// Whether tests that take turns all run today.
+pub fn all_have_turns() -> bool {
+    std::env::var_os(ALL).is_some_and(|value| !value.is_empty())
+}
+
+/// Whether it is the turn of what takes much time, on day `turn` of `turns`; else says that it is left out.
+pub fn has_turn(what: &str, turn: u64, turns: u64) -> bool {
+    assert!(turn < turns);
+    let now = all_have_turns() || today() % turns == turn;
+    if !now {
+        left_out(&format!("{what}: {NOT_TODAY}"));
+    }
+    now
+}
+
+/// Why something is left out that has a turn.
+pub const NOT_TODAY: &str = "its turn is another day, or with STACKFORGE_TEST_ALL set";
+
 /// The JSON that a command printed.
 pub fn document(run: &Run) -> serde_json::Value {
     serde_json::from_str(&run.stdout)

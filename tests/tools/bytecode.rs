@@ -1,11 +1,12 @@
 //! The normal form of byte code, judged by a Python of this machine, another each day: its standard library (a quarter
 //! of the tests in it each day), compiled by two processes, becomes the same bytes, and these load to the same code.
-//! With STACKFORGE_EVERY_PYTHON set all of them judge.
+//! With STACKFORGE_TEST_ALL set all of them judge.
 
 use stackforge_binary::pyc::normalized;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::has_turn;
 
 fn python(program: &Path, args: &[&str]) -> Option<String> {
     let script = support::project("tests/tools/bytecode.py");
@@ -64,13 +65,10 @@ fn normalize(from: &Path, to: &Path) -> usize {
 fn a_python_loads_the_same_code_from_what_two_processes_compiled() {
     let pythons = pythons();
     assert!(!pythons.is_empty(), "a Python is on PATH");
-    let today = support::today() as usize % pythons.len();
     let day = support::today().to_string();
-    for (number, (version, program)) in pythons.iter().enumerate() {
-        if number != today && std::env::var_os("STACKFORGE_EVERY_PYTHON").is_none() {
-            support::left_out(&format!(
-                "the byte code of Python {version}: its turn is another day, or with STACKFORGE_EVERY_PYTHON set"
-            ));
+    let turns = pythons.len() as u64;
+    for (turn, (version, program)) in (0..).zip(&pythons) {
+        if !has_turn(&format!("the byte code of Python {version}"), turn, turns) {
             continue;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -59,6 +59,14 @@ pub enum EngineError {
         /// What was being done.
         doing: String,
     },
+    /// The program of a container could not be started.
+    #[error("the program cannot be started: {message}")]
+    Program {
+        /// What the engine says.
+        message: String,
+        /// Whether it is not there; else it cannot be executed.
+        missing: bool,
+    },
     /// The image could not be pushed to the registry.
     #[error("the engine cannot push {reference}: {message}")]
     Push {
@@ -229,6 +237,9 @@ impl EngineError {
                 404 => "see that the name is spelled as `docker images` shows it",
                 _ => "the engine's own log may say more",
             },
+            EngineError::Program { .. } => {
+                "name a program that the image has, by its path or on its PATH"
+            }
             EngineError::Push { .. } => {
                 "see that the engine itself reaches the registry (one without TLS has to be among \
                  its insecure registries), and that `docker login` or the registry lets you write"

@@ -17,7 +17,10 @@ pub use error::{EngineError, StepFailure};
 pub use event::{Event, StepKind};
 pub use notes::{Notes, Temporary};
 pub use outcome::{BuildOutcome, EngineInfo, Fault, ImageInfo, ImageSize, RunOutcome, StepSummary};
-pub use request::{BuildRequest, ContextEntry, ImportRequest, RunRequest, Source};
+pub use request::{
+    BuildRequest, ContextEntry, Control, Devices, ImportRequest, Published, RunRequest, Source,
+    StartRequest, Streams,
+};
 pub use stackforge_types::{Cancel, LogStream};
 
 pub use stackforge_types::login::{Login, Secret};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use stackforge_types::login::{Login, Secret};
@@ -102,6 +103,84 @@ pub struct RunRequest {
     pub shm_size: Option<u64>,
     /// Number of bytes of stdout, and of stderr, that are kept.
     pub output_limit: usize,
+}
+
+/// A request to start a container that its user talks to, or that goes on by itself.
+#[derive(Debug, Clone, Default)]
+pub struct StartRequest {
+    /// Name or ID of an image that the engine has.
+    pub image: String,
+    /// Name of the container. `None` for one that the engine makes up.
+    pub name: Option<String>,
+    /// Replaces the image's entrypoint, and its arguments with it.
+    pub entrypoint: Option<Vec<String>>,
+    /// Arguments of the entrypoint. If empty, the image's own are used.
+    pub cmd: Vec<String>,
+    /// Environment variables besides the image's, as `NAME=VALUE`; `NAME` alone takes the image's away.
+    pub env: Vec<String>,
+    /// Mounts as `SOURCE:TARGET[:OPTIONS]`, with the source on the engine's host or the name of a volume.
+    pub binds: Vec<String>,
+    /// Ports that the engine's host answers on.
+    pub ports: Vec<Published>,
+    /// Size of `/dev/shm` in bytes.
+    pub shm_size: Option<u64>,
+    /// Devices of the engine's host.
+    pub devices: Vec<Devices>,
+    /// Name of the program that starts containers. `None` for the engine's default.
+    pub runtime: Option<String>,
+    /// Whether a small process is process 1.
+    pub init: bool,
+    /// Whether the program has a terminal.
+    pub terminal: bool,
+}
+
+/// A port of a container that the engine's host answers on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Address of the host. `None` for all of them.
+    pub address: Option<IpAddr>,
+    /// The host's port.
+    pub host: u16,
+    /// The container's port.
+    pub inside: u16,
+    /// Whether it is a port of UDP, not TCP.
+    pub udp: bool,
+}
+
+/// Devices that a container gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Devices {
+    /// All GPUs, by the NVIDIA Container Toolkit's hook.
+    AllGpus,
+    /// GPUs by index or UUID, by the NVIDIA Container Toolkit's hook.
+    Gpus(Vec<String>),
+    /// Devices by their names in CDI specifications.
+    Cdi(Vec<String>),
+}
+
+/// The streams of a container's user.
+#[derive(Debug)]
+pub struct Streams<I, O, E> {
+    /// What the program reads.
+    pub input: I,
+    /// Takes what the program writes to standard output, or to its terminal.
+    pub output: O,
+    /// Takes what the program writes to standard error.
+    pub errors: E,
+}
+
+/// What reaches a running container besides its standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// A signal, by its number.
+    Signal(i32),
+    /// The terminal has this size now, in characters.
+    Resize {
+        /// Lines.
+        rows: u16,
+        /// Characters of a line.
+        columns: u16,
+    },
 }
 
 #[cfg(test)]

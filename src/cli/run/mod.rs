@@ -18,7 +18,8 @@ use stackforge_engine::docker::Docker;
 use stackforge_image::store::Store;
 use stackforge_run::native::{AtRest, prepare};
 use stackforge_run::{
-    Cache, Choice, Engine, Gpus, ImageFacts, Launch, Request, RunError, Surroundings, launch,
+    Cache, Choice, Engine, Gpus, ImageFacts, Launch, Outcome, Request, RunError, Surroundings,
+    launch,
 };
 use stackforge_stack::diag::{Diagnostic, Report, Source, codes};
 use stackforge_types::Cancel;
@@ -37,7 +38,11 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let store = Store::open(common.store.as_deref())?;
     let runtime = runtime()?;
     let launch = match runtime.block_on(start(common, args, &subject, &store))? {
-        Started::Ended(status) => return Ok(ExitCode::from(status)),
+        Started::Ended(status) => {
+            // It may wait for a key that nobody presses.
+            runtime.shutdown_background();
+            return Ok(ExitCode::from(status));
+        }
         Started::Ready(launch) => launch,
     };
     // Its threads and sockets are not the command's.
@@ -48,7 +53,7 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
 
 /// What came of an image.
 enum Started {
-    /// The native engine ran it to its end.
+    /// The native engine or Docker's API ran it to its end, or it goes on by itself.
     Ended(u8),
     /// The command that starts it replaces this process.
     Ready(Box<Launch>),
@@ -88,7 +93,7 @@ async fn start(
     let name = subject.shown();
     let at_rest = match found.here {
         Here::Engine { name, env } => {
-            let Some((engine, _)) = engine else {
+            let Some((engine, docker)) = engine else {
                 return Err(Failure::from(RunError::NoCommand(name)));
             };
             let facts = ImageFacts { env };
@@ -96,7 +101,14 @@ async fn start(
             doubted(common, args, &device, &engine, &found.labels);
             let launch = launch(&request, &name, &facts, &device, &surroundings, engine)?;
             tell(common, &launch.choices);
-            return Ok(Started::Ready(Box::new(launch)));
+            let Some(docker) = docker.filter(|_| !launch.has_command()) else {
+                return Ok(Started::Ready(Box::new(launch)));
+            };
+            if let Some(stopping) = stopping {
+                stopping.abort();
+            }
+            screen::end();
+            return by_api(&launch, &docker).await;
         }
         Here::AtRest(at_rest) => at_rest,
     };
@@ -120,6 +132,17 @@ async fn start(
     }
     screen::end();
     Ok(Started::Ended(prepared.run(store).await?))
+}
+
+/// Starts a container where the engine's command is not there.
+async fn by_api(launch: &Launch, docker: &Docker) -> Result<Started, Failure> {
+    match launch.by_api(docker).await? {
+        Outcome::Ended(status) => Ok(Started::Ended(status)),
+        Outcome::Detached(id) => {
+            print(&format!("{id}\n"));
+            Ok(Started::Ended(0))
+        }
+    }
 }
 
 fn interrupted() -> Failure {
@@ -164,7 +187,7 @@ async fn engine(args: &RunArgs) -> Result<Option<(Engine, Option<Docker>)>, Fail
     let missing = match Docker::connect(None).await {
         Ok(docker) => {
             let info = docker.info().await?;
-            return Ok(Some((Engine::of(&docker, &info), Some(docker))));
+            return Ok(Some((Engine::of(&docker, &info).await?, Some(docker))));
         }
         Err(missing) => missing,
     };
@@ -243,7 +266,7 @@ fn print_line(common: &Common, args: &RunArgs, subject: &Subject) -> Result<(), 
     if common.json {
         json(&serde_json::json!({
             "program": launch.engine.kind.program(),
-            "arguments": launch.arguments,
+            "arguments": launch.arguments(),
             "line": launch.line(),
             "engine": launch.engine.server,
             "choices": launch.choices,
@@ -271,7 +294,7 @@ fn tell(common: &Common, choices: &[Choice]) {
 }
 
 fn reason(choice: &Choice) -> String {
-    let subject = match choice.arguments.as_slice() {
+    let subject = match choice.arguments().as_slice() {
         [] => choice.what.to_owned(),
         arguments => arguments.join(" "),
     };

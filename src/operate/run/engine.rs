@@ -1,8 +1,8 @@
 //! The container engine of a device: what it is, what it can, and the command that starts containers.
 
 use stackforge_device::{Device, program};
-use stackforge_engine::EngineInfo;
 use stackforge_engine::docker::Docker;
+use stackforge_engine::{EngineError, EngineInfo};
 use std::path::Path;
 
 /// Docker's own place to listen, which its command uses without being told.
@@ -49,7 +49,8 @@ pub struct Engine {
     pub server: Option<String>,
     /// Where its command has to be told to find it.
     pub address: Option<String>,
-    /// Where it is, for messages, if it runs on another machine than this one.
+    /// Where it is, for messages, if it does not have this process's files, ports and devices: on another machine, or
+    /// outside of the container that this process is in.
     pub elsewhere: Option<String>,
     pub runtimes: Vec<String>,
     /// Whether it gives devices by CDI.
@@ -64,7 +65,10 @@ pub struct Engine {
 
 impl Engine {
     /// Describes the engine that answered.
-    pub fn of(docker: &Docker, info: &EngineInfo) -> Self {
+    ///
+    /// # Errors
+    /// If it does not answer the question whether this process is in a container of its.
+    pub async fn of(docker: &Docker, info: &EngineInfo) -> Result<Self, EngineError> {
         let podman = info.is_podman && docker.is_local() && !program::on_path("podman").is_empty();
         let kind = if podman { Kind::Podman } else { Kind::Docker };
         let address = docker.address();
@@ -78,25 +82,31 @@ impl Engine {
             }
             Kind::Podman => !own_podman(&address),
         };
-        let is_local = docker.is_local();
+        let elsewhere = if !docker.is_local() {
+            Some(address.clone())
+        } else if contains_this_process(docker).await? {
+            Some(format!("{address}, outside of this container"))
+        } else {
+            None
+        };
         let there = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
         let has_init = if info.is_podman {
             there(&CATATONIT)
         } else {
             there(&INIT) || !program::on_path("docker-init").is_empty()
         };
-        Self {
+        Ok(Self {
             kind,
             server: Some(docker.server()),
-            address: told.then(|| address.clone()),
-            elsewhere: (!is_local).then_some(address),
+            address: told.then_some(address),
+            // Another machine's files are not known; Docker comes with its own.
+            init: has_init || elsewhere.is_some(),
+            elsewhere,
             runtimes: info.runtimes.clone(),
             cdi: info.cdi || info.is_podman,
             cdi_devices: info.cdi_devices.clone(),
             memory: Some(info.memory).filter(|bytes| *bytes > 0),
-            // Another machine's files are not known; Docker comes with its own.
-            init: has_init || !is_local,
-        }
+        })
     }
 
     /// Podman on PATH, which needs no service. `None` if it is not there.
@@ -153,5 +163,54 @@ fn own_podman(address: &str) -> bool {
         address == "unix:///run/podman/podman.sock"
     } else {
         address.contains(&format!("/run/user/{}/", uid.as_raw()))
+    }
+}
+
+/// Whether this process is in a container of the engine.
+async fn contains_this_process(docker: &Docker) -> Result<bool, EngineError> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    match own_container(&mounts) {
+        Some(id) => docker.has_container(id).await,
+        None => Ok(false),
+    }
+}
+
+/// Returns the ID of the container that a process with these mounts is in: engines mount `/etc/hostname` from a
+/// directory of that name.
+fn own_container(mountinfo: &str) -> Option<&str> {
+    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
+    mountinfo.lines().find_map(|line| {
+        let (root, place) = (line.split(' ').nth(3)?, line.split(' ').nth(4)?);
+        let of_engine = ["/etc/hostname", "/etc/resolv.conf"].contains(&place);
+        of_engine.then(|| root.split('/').find(is_id)).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_containers_id_is_where_its_hostname_comes_from() {
+        let id = "7b0c2f5f3a0c9e4a1d6d8b7e5f40312298badcfe0123456789abcdef01234567";
+        let docker = format!(
+            "613 604 0:52 / / rw,relatime - overlay overlay rw\n\
+             620 613 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw,relatime - ext4 /dev/sda1 rw\n"
+        );
+        assert_eq!(own_container(&docker), Some(id));
+        let podman = format!(
+            "1 2 0:25 /containers/storage/overlay-containers/{id}/userdata/resolv.conf /etc/resolv.conf rw - tmpfs x rw"
+        );
+        assert_eq!(own_container(&podman), Some(id));
+        let volume =
+            format!("1 2 8:1 /var/lib/docker/volumes/{id}/_data /data rw - ext4 /dev/sda1 rw");
+        for other in [
+            "",
+            "x",
+            &volume,
+            "1 2 8:1 /etc/hostname /etc/hostname rw - ext4 /dev/sda1 rw",
+        ] {
+            assert_eq!(own_container(other), None);
+        }
     }
 }

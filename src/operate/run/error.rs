@@ -39,11 +39,8 @@ pub enum RunError {
     OnlyEngine { what: String, help: String },
     #[error("a volume's source is not there: {}", .0.display())]
     NoSource(PathBuf),
-    #[error("`{program}` is not on PATH, and the engine {server} is started through it")]
-    NoProgram {
-        program: &'static str,
-        server: String,
-    },
+    #[error("this process's signals or terminal cannot be the container's")]
+    Signals(#[source] io::Error),
     #[error("`{0}` names no program to start")]
     NoCommand(String),
     #[error("the image's user `{0}` is not in its /etc/passwd or /etc/group")]
@@ -72,6 +69,9 @@ impl RunError {
                 io::ErrorKind::NotFound => Some(127),
                 _ => Some(126),
             },
+            Self::Engine(EngineError::Program { missing, .. }) => {
+                Some(if *missing { 127 } else { 126 })
+            }
             _ => None,
         }
     }
@@ -91,10 +91,9 @@ impl Explained for RunError {
             Self::PortInUse { .. } => codes::PORT_IN_USE,
             Self::OnlyEngine { .. } => codes::RUN_NEEDS_ENGINE,
             Self::NoSource(_) => codes::VOLUME_MISSING,
-            Self::NoProgram { .. } => codes::ENGINE_MISSING,
             Self::NoCommand(_) => codes::NO_COMMAND,
             Self::NoUser(_) => codes::NO_SUCH_USER,
-            Self::Io { .. } => codes::STORE_IO,
+            Self::Io { .. } | Self::Signals(_) => codes::STORE_IO,
         }
     }
 
@@ -117,9 +116,6 @@ impl Explained for RunError {
                 format!(
                     "`ss -l{kind}np 'sport = :{port}'` shows who has it; `-p OTHER:{port}` takes another one"
                 )
-            }
-            Self::NoProgram { program, .. } => {
-                format!("install `{program}`, or run an image of the store with `--engine native`")
             }
             Self::NoCommand(_) => "name it: `stackforge run IMAGE -- PROGRAM`".to_owned(),
             other => other.code().fix().to_owned(),

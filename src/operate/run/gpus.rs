@@ -7,7 +7,8 @@
 use crate::choice::Choice;
 use crate::engine::{Engine, Kind};
 use crate::error::RunError;
-use crate::request::Gpus;
+use crate::request::{Gpus, Variable};
+use crate::setting::Setting;
 use stackforge_device::Device;
 
 const WHAT: &str = "GPU";
@@ -151,8 +152,11 @@ fn cdi(asked: &Gpus, available: &[String], why: String) -> Result<Choice, RunErr
             available: names.map(str::to_owned).collect(),
         });
     }
-    let arguments = devices.into_iter().flat_map(|d| ["--device".to_owned(), d]);
-    Ok(Choice::new(WHAT, arguments, why))
+    Ok(Choice::new(
+        WHAT,
+        devices.into_iter().map(Setting::Device),
+        why,
+    ))
 }
 
 /// The image may not say which GPUs it wants, and then the runtime would give none.
@@ -161,17 +165,20 @@ fn runtime(asked: &Gpus, why: String) -> Choice {
         Gpus::These(names) => names.join(","),
         _ => "all".to_owned(),
     };
-    let visible = format!("NVIDIA_VISIBLE_DEVICES={visible}");
-    Choice::new(WHAT, ["--runtime", "nvidia", "-e", &visible], why)
+    let visible = Variable {
+        name: "NVIDIA_VISIBLE_DEVICES".to_owned(),
+        value: Some(visible),
+    };
+    let settings = [Setting::Runtime("nvidia"), Setting::Variable(visible)];
+    Choice::new(WHAT, settings, why)
 }
 
 fn flag(asked: &Gpus, why: String) -> Choice {
-    let value = match asked {
-        // Docker parses the value as a line of CSV, so a list needs quotes of its own.
-        Gpus::These(names) => format!("\"device={}\"", names.join(",")),
-        _ => "all".to_owned(),
+    let names = match asked {
+        Gpus::These(names) => Some(names.clone()),
+        _ => None,
     };
-    Choice::new(WHAT, ["--gpus".to_owned(), value], why)
+    Choice::new(WHAT, [Setting::Gpus(names)], why)
 }
 
 #[cfg(test)]
@@ -205,14 +212,14 @@ mod tests {
     }
 
     fn arguments(asked: &Gpus, device: &Device, engine: &Engine) -> Vec<String> {
-        gpus(asked, device, engine).unwrap().arguments
+        gpus(asked, device, engine).unwrap().arguments()
     }
 
     #[test]
     fn an_engine_before_cdi_gets_the_flag_and_says_why() {
         let (device, old) = (server(true, true), engine(Kind::Docker, false));
         let choice = gpus(&Gpus::Auto, &device, &old).unwrap();
-        assert_eq!(choice.arguments, ["--gpus", "all"]);
+        assert_eq!(choice.arguments(), ["--gpus", "all"]);
         assert!(
             choice.why.ends_with("; Docker 20.10.24 does not read CDI"),
             "{}",

@@ -1,4 +1,4 @@
-//! The engine's command that starts a container.
+//! How an engine starts a container: by its command, which takes this process's place, or by its API.
 
 use crate::ImageFacts;
 use crate::choice::Choice;
@@ -7,23 +7,26 @@ use crate::error::RunError;
 use crate::gpus::gpus;
 use crate::models::{Share, Surroundings, shares};
 use crate::quote;
-use crate::request::{Port, Request, Source, Volume};
+use crate::request::{Port, Request, Source, Variable, Volume};
+use crate::setting::Setting;
 use crate::shared_memory;
 use stackforge_device::{Device, program};
+use stackforge_engine::StartRequest;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command that starts a container, and why it is what it is.
+/// How a container is started, and why so.
 #[derive(Debug)]
 pub struct Launch {
     pub engine: Engine,
-    /// The command's arguments, without its name.
-    pub arguments: Vec<String>,
     /// What nobody asked for.
     pub choices: Vec<Choice>,
+    asked: Vec<Setting>,
+    image: String,
+    program: Vec<String>,
     ports: Vec<Port>,
     /// Directories and files of the host that have to be there.
     sources: Vec<PathBuf>,
@@ -59,33 +62,23 @@ pub fn launch(
     };
     choices.extend(shares.iter().map(mounted));
     choices.extend(left_out);
-    let mut arguments = Vec::new();
-    if let Some(address) = &engine.address {
-        let name = match engine.kind {
-            Kind::Docker => "--host",
-            Kind::Podman => "--url",
-        };
-        arguments.extend([name.to_owned(), address.clone()]);
-    }
-    arguments.push("run".to_owned());
-    arguments.extend(choices.iter().flat_map(|c| c.arguments.iter().cloned()));
     let here = engine.elsewhere.is_none();
     let volumes: Vec<Volume> = request
         .volumes
         .iter()
         .map(|v| absolute(v, surroundings))
         .collect();
-    arguments.extend(asked(request, &volumes));
-    arguments.push(image.to_owned());
-    arguments.extend(request.command.iter().cloned());
+    let asked = asked(request, &volumes);
     let source = |volume: Volume| match volume.source {
         Source::Path(path) if here => Some(path),
         Source::Path(_) | Source::Named(_) => None,
     };
     Ok(Launch {
         engine,
-        arguments,
         choices,
+        asked,
+        image: image.to_owned(),
+        program: request.command.clone(),
         ports: if here {
             request.ports.clone()
         } else {
@@ -101,65 +94,57 @@ fn ways(request: &Request, engine: &Engine) -> Vec<Choice> {
     let mut choices = Vec::new();
     if request.detach {
         let why = "asked for; the container stays after its end, with its log";
-        choices.push(Choice::new("start", ["-d"], why));
+        choices.push(Choice::new("start", [Setting::Detach], why));
     } else {
         let why = "nothing of the container is left behind";
-        choices.push(Choice::new("end", ["--rm"], why));
-        let (flag, why) = if request.terminal {
-            ("-it", "standard input and output are a terminal")
+        choices.push(Choice::new("end", [Setting::Remove], why));
+        let terminal = request.terminal;
+        let why = if terminal {
+            "standard input and output are a terminal"
         } else {
-            ("-i", "standard input is passed on")
+            "standard input is passed on"
         };
-        choices.push(Choice::new("streams", [flag], why));
+        choices.push(Choice::new("streams", [Setting::Streams { terminal }], why));
     }
     if engine.init {
         let why = "the kernel ignores SIGTERM and Ctrl-C for a process 1 without handlers";
-        choices.push(Choice::new("process 1", ["--init"], why));
+        choices.push(Choice::new("process 1", [Setting::Init], why));
     }
     choices
 }
 
 fn mounted(share: &Share) -> Choice {
     let mount = format!("{}:{}", share.host.display(), share.inside);
-    let variable = format!("{}={}", share.variable, share.inside);
-    Choice::new(
-        "models",
-        ["-v", &mount, "-e", &variable],
-        share.why.as_str(),
-    )
+    let variable = Variable {
+        name: share.variable.to_owned(),
+        value: Some(share.inside.to_owned()),
+    };
+    let settings = [Setting::Bind(mount), Setting::Variable(variable)];
+    Choice::new("models", settings, share.why.as_str())
 }
 
-/// Returns the arguments for what was asked for.
-fn asked(request: &Request, volumes: &[Volume]) -> Vec<String> {
-    let mut arguments = Vec::new();
-    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    if let Some(size) = request.shared_memory {
-        add("--shm-size", shared_memory::shown(size));
+/// Returns what was asked for.
+fn asked(request: &Request, volumes: &[Volume]) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    settings.extend(request.shared_memory.map(Setting::SharedMemory));
+    settings.extend(request.ports.iter().copied().map(Setting::Port));
+    settings.extend(request.variables.iter().cloned().map(Setting::Variable));
+    settings.extend(volumes.iter().map(bound));
+    settings.extend(request.name.clone().map(Setting::Name));
+    settings.extend(request.entrypoint.clone().map(Setting::Entrypoint));
+    settings
+}
+
+fn bound(volume: &Volume) -> Setting {
+    let source = match &volume.source {
+        Source::Path(path) => path.display().to_string(),
+        Source::Named(name) => name.clone(),
+    };
+    let mut value = format!("{source}:{}", volume.target.display());
+    if !volume.options.is_empty() {
+        value = format!("{value}:{}", volume.options.join(","));
     }
-    for port in &request.ports {
-        add("-p", port.to_string());
-    }
-    for variable in &request.variables {
-        add("-e", variable.to_string());
-    }
-    for volume in volumes {
-        let source = match &volume.source {
-            Source::Path(path) => path.display().to_string(),
-            Source::Named(name) => name.clone(),
-        };
-        let mut value = format!("{source}:{}", volume.target.display());
-        if !volume.options.is_empty() {
-            value = format!("{value}:{}", volume.options.join(","));
-        }
-        add("-v", value);
-    }
-    if let Some(name) = &request.name {
-        add("--name", name.clone());
-    }
-    if let Some(entrypoint) = &request.entrypoint {
-        add("--entrypoint", entrypoint.clone());
-    }
-    arguments
+    Setting::Bind(value)
 }
 
 /// Engines before Docker 23 take a relative path for the name of a volume.
@@ -183,43 +168,77 @@ fn clean(path: &Path) -> PathBuf {
 }
 
 impl Launch {
+    fn settings(&self) -> impl Iterator<Item = &Setting> {
+        let chosen = self.choices.iter().flat_map(|choice| &choice.settings);
+        chosen.chain(&self.asked)
+    }
+
+    /// Returns the arguments of the engine's command.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if let Some(address) = &self.engine.address {
+            let name = match self.engine.kind {
+                Kind::Docker => "--host",
+                Kind::Podman => "--url",
+            };
+            arguments.extend([name.to_owned(), address.clone()]);
+        }
+        arguments.push("run".to_owned());
+        arguments.extend(self.settings().flat_map(Setting::arguments));
+        arguments.push(self.image.clone());
+        arguments.extend(self.program.iter().cloned());
+        arguments
+    }
+
     /// Returns the command as a line for a shell.
     pub fn line(&self) -> String {
-        let program = self.engine.kind.program();
-        quote::line(
-            [program]
-                .into_iter()
-                .chain(self.arguments.iter().map(String::as_str)),
-        )
+        let arguments = self.arguments();
+        let arguments = arguments.iter().map(String::as_str);
+        quote::line([self.engine.kind.program()].into_iter().chain(arguments))
+    }
+
+    /// Returns what the engine's API is asked for.
+    pub(crate) fn start_request(&self) -> StartRequest {
+        let mut request = StartRequest {
+            image: self.image.clone(),
+            cmd: self.program.clone(),
+            ..StartRequest::default()
+        };
+        for setting in self.settings() {
+            setting.add_to(&mut request, |name| std::env::var(name).ok());
+        }
+        request
+    }
+
+    /// Whether the container goes on by itself.
+    pub(crate) fn detaches(&self) -> bool {
+        self.settings().any(|setting| *setting == Setting::Detach)
+    }
+
+    /// Whether the engine's command is on PATH.
+    pub fn has_command(&self) -> bool {
+        !program::on_path(self.engine.kind.program()).is_empty()
     }
 
     /// Looks whether the container can start, makes the directories of models, and replaces this process by
-    /// the command. Returns only the error.
+    /// the engine's command. Returns only the error.
     pub fn replace_process(&self) -> RunError {
-        match self.ready() {
-            Ok(path) => {
-                let source = Command::new(&path).args(&self.arguments).exec();
-                RunError::Io {
-                    doing: "start",
-                    path,
-                    source,
-                }
-            }
-            Err(error) => error,
+        if let Err(error) = self.prepare() {
+            return error;
+        }
+        let name = self.engine.kind.program();
+        let source = Command::new(name).args(self.arguments()).exec();
+        RunError::Io {
+            doing: "start",
+            path: name.into(),
+            source,
         }
     }
 
-    fn ready(&self) -> Result<PathBuf, RunError> {
-        let name = self.engine.kind.program();
-        let program = program::on_path(name).into_iter().next();
-        let program = program.ok_or_else(|| RunError::NoProgram {
-            program: name,
-            server: self.engine.shown().to_owned(),
-        })?;
+    pub(crate) fn prepare(&self) -> Result<(), RunError> {
         sources_are_there(&self.sources)?;
         ports_are_free(&self.ports)?;
-        make(&self.directories)?;
-        Ok(program)
+        make(&self.directories)
     }
 }
 

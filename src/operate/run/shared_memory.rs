@@ -1,6 +1,7 @@
 //! Decides how large `/dev/shm` is.
 
 use crate::choice::Choice;
+use crate::setting::Setting;
 
 pub(crate) const WHAT: &str = "shared memory";
 
@@ -26,7 +27,7 @@ pub(crate) fn choice(memory: Option<u64>) -> Option<Choice> {
     let size = size(memory)?;
     Some(Choice::new(
         WHAT,
-        ["--shm-size".to_owned(), shown(size)],
+        [Setting::SharedMemory(size)],
         "half of the memory, as outside of containers: torch's data loaders and NCCL pass data \
          through /dev/shm, and engines give it 64 MB",
     ))

@@ -193,6 +193,7 @@ impl Explained for EngineError {
             Self::Context { source, .. } | Self::Log { source, .. } => of_disk(source),
             Self::Misnamed { .. } => codes::MISNAMED,
             Self::TooOld { .. } => codes::ENGINE_TOO_OLD,
+            Self::Program { .. } => codes::PROGRAM_MISSING,
             _ => codes::ENGINE_REFUSED,
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{CleanUp, Sandbox, left_out, project, today};
+use support::{CleanUp, Sandbox, has_turn, project};
 
 const TAG: &str = "stackforge-test-detector:latest";
 const CLASSES: [&str; 4] = ["bolt", "nut", "screw", "washer"];
@@ -137,11 +137,8 @@ pub fn the_example_service_answers_from_both_engines(sandbox: &Sandbox) {
     let second = detected(&Service::start(sandbox, &at_rest));
     assert_ne!(first["scores"], second["scores"]);
 
-    // The Docker engine installs torch anew for it, which takes minutes: each third day.
-    if !today().is_multiple_of(3) && std::env::var_os("STACKFORGE_ENGINES_ALL").is_none() {
-        left_out(
-            "the example service by the Docker engine: its turn is another day, or with STACKFORGE_ENGINES_ALL set",
-        );
+    // The Docker engine installs torch anew for it, which takes minutes.
+    if !has_turn("the example service by the Docker engine", 1, 4) {
         return;
     }
     std::fs::write(&code, text).unwrap();

@@ -151,11 +151,17 @@ fn an_object_is_compiled_once(engine: &'static str) {
 
 #[test]
 fn the_native_engine_compiles_an_object_once() {
+    if !support::has_turn("kept objects, by the native engine", 1, 2) {
+        return;
+    }
     an_object_is_compiled_once("native");
 }
 
 #[test]
 fn the_docker_engine_compiles_an_object_once() {
+    if !support::has_turn("kept objects, by the Docker engine", 0, 2) {
+        return;
+    }
     an_object_is_compiled_once("docker");
 }
 
@@ -293,16 +299,25 @@ fn nothing_is_kept_of_what_embeds_files(engine: &'static str) {
 
 #[test]
 fn the_native_engine_keeps_nothing_of_what_embeds_files() {
+    if !support::has_turn("compiles that embed files, by the native engine", 0, 2) {
+        return;
+    }
     nothing_is_kept_of_what_embeds_files("native");
 }
 
 #[test]
 fn the_docker_engine_keeps_nothing_of_what_embeds_files() {
+    if !support::has_turn("compiles that embed files, by the Docker engine", 1, 2) {
+        return;
+    }
     nothing_is_kept_of_what_embeds_files("docker");
 }
 
 #[test]
 fn what_one_machine_made_another_takes() {
+    if !support::has_turn("objects of another machine", 0, 2) {
+        return;
+    }
     let server = Server::start(Kind::Open);
     let compiles = Compiles::with("native");
     let sandbox = &compiles.sandbox;

@@ -65,6 +65,9 @@ fn login(sandbox: &Sandbox, server: &Server) {
 
 #[test]
 fn a_registrys_base_gets_what_it_lacks() {
+    if !support::has_turn("what a base of a registry lacks", 0, 2) {
+        return;
+    }
     let _clean = CleanUp::of(&[OVER]);
     // It opens to a login: the engine's builder gets it too, for the base and for its cache.
     let server = Server::start(Kind::Htpasswd);
@@ -166,6 +169,9 @@ RUN mkdir -p /usr/local/cuda-13.0/bin && ln -s cuda-13.0 /usr/local/cuda \\
 
 #[test]
 fn what_needs_nvcc_is_compiled_in_the_devel_image() {
+    if !support::has_turn("a compile in the devel image of a base of a registry", 1, 2) {
+        return;
+    }
     let _clean = CleanUp::of(&[COMPILED]);
     let server = Server::start(Kind::Open);
     let [runtime, devel] = images(

@@ -102,6 +102,18 @@ impl Docker {
         }
     }
 
+    /// Whether the engine has a container of this name or ID.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
+    pub async fn has_container(&self, name: &str) -> Result<bool, EngineError> {
+        match raw(self.api.inspect_container(name, None).await) {
+            Ok(_) => Ok(true),
+            Err(error) if image::is_missing(&error) => Ok(false),
+            Err(error) => Err(self.failed(error, &format!("looking for the container {name}"))),
+        }
+    }
+
     /// Removes the containers that were made here from an image with exactly this name.
     pub(super) async fn remove_made_of(&self, image: &str) -> Result<(), EngineError> {
         let options = ListContainersOptions {
@@ -221,6 +233,18 @@ impl Docker {
         out.finish(on_line);
         err.finish(on_line);
 
+        let exit_code = self.exit_code(name, doing).await?;
+        Ok(RunOutcome {
+            exit_code,
+            oom_killed: self.killed_for_memory(name).await.unwrap_or(false),
+            truncated: out.truncated || err.truncated,
+            stdout: out.text(),
+            stderr: err.text(),
+        })
+    }
+
+    /// Waits until the container has ended.
+    pub(super) async fn exit_code(&self, name: &str, doing: &str) -> Result<i64, EngineError> {
         let options = WaitContainerOptions {
             condition: "not-running".to_owned(),
         };
@@ -231,19 +255,12 @@ impl Docker {
                 Ok(answer) => exit_code = Some(answer.status_code),
                 // The client library turns every exit code but 0 into an error.
                 Err(Client::DockerContainerWaitError { code, .. }) => exit_code = Some(code),
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(self.failed(error, doing)),
             }
         }
-        let exit_code = exit_code.ok_or_else(|| EngineError::Gone {
+        exit_code.ok_or_else(|| EngineError::Gone {
             doing: doing.to_owned(),
             source: None,
-        })?;
-        Ok(RunOutcome {
-            exit_code,
-            oom_killed: self.killed_for_memory(name).await.unwrap_or(false),
-            truncated: out.truncated || err.truncated,
-            stdout: out.text(),
-            stderr: err.text(),
         })
     }
 

@@ -19,6 +19,7 @@ mod failure;
 mod faults;
 mod files;
 mod image;
+mod interactive;
 mod kinds;
 mod lines;
 mod load;

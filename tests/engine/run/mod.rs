@@ -1,5 +1,7 @@
 //! `run` with the Docker Engine: its command takes over, with the streams, signals and exit status.
 
+mod api;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -8,7 +10,9 @@ use support::server::{Kind, Server};
 use support::{CleanUp, Run, Sandbox, remove, runnable, tiny};
 
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/srv:/bin/sh\n";
-const TOOLS: [&str; 8] = ["sh", "cat", "id", "sleep", "kill", "df", "tail", "env"];
+const TOOLS: [&str; 10] = [
+    "sh", "cat", "id", "sleep", "kill", "df", "tail", "env", "stty", "seq",
+];
 
 /// An image of busybox in the engine.
 fn imported(sandbox: &Sandbox, name: &str) {
