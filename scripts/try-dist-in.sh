@@ -3,6 +3,7 @@
 # an ordinary user: doctor, init, check, lock, build, audit, push and pull.
 #
 #     scripts/try-dist-in.sh SUITE wheel|deb [ARCHITECTURE]     SUITE: bookworm, trixie; ARCHITECTURE: amd64, arm64
+#     scripts/try-dist-in.sh SUITE socket     the wheel, and Docker's socket: the image is built and run by Docker
 #
 # Another architecture than this machine's is emulated (Debian's qemu-user-static); then this machine's program builds
 # the same image too, and both have to be the same. Sandboxes do not start under that emulator, so the image is not
@@ -24,17 +25,18 @@ if [ "$arch" != "$here" ] && [ ! -e "/proc/sys/fs/binfmt_misc/qemu-$machine" ]; 
     exit 3
 fi
 case $kind in
-    wheel) install="runuser -u someone -- sh -c 'python3 -m venv /home/someone/venv
+    wheel | socket) install="runuser -u someone -- sh -c 'python3 -m venv /home/someone/venv
         /home/someone/venv/bin/pip install -q --no-index /dist/stackforge-*_$machine.whl'" ;;
     deb) install="dpkg -i /dist/stackforge_*_$arch.deb" more=,python3-pip ;; # which it recommends
-    *) echo "try-dist-in: write wheel or deb" >&2; exit 2 ;;
+    *) echo "try-dist-in: write wheel, deb or socket" >&2; exit 2 ;;
 esac
 image=stackforge-try-dist:$suite-$arch
+built=try-dist-$$:latest
 work=$(mktemp -d)
 registry=
 end() {
     [ -z "$registry" ] || kill "$registry" 2>/dev/null || true
-    docker image rm --force "$image" >/dev/null 2>&1 || true
+    docker image rm --force "$image" "$built" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
 trap end EXIT
@@ -56,6 +58,10 @@ registry=$!
 cat >"$work/install" <<EOF
 set -e
 useradd --create-home someone
+if [ -e /var/run/docker.sock ]; then
+    groupadd --non-unique --gid "\$(stat -c %g /var/run/docker.sock)" docker
+    usermod --append --groups docker someone
+fi
 $install
 exec runuser -u someone -- env HOME=/home/someone PATH="/home/someone/venv/bin:\$PATH" sh /try/steps
 EOF
@@ -73,6 +79,14 @@ step stackforge doctor
 step stackforge init --gpu $gpu -o first.yaml
 step stackforge check first.yaml
 cp /try/tiny.yaml .
+if [ $kind = socket ]; then
+    step stackforge build tiny.yaml
+    step stackforge build tiny.yaml
+    step stackforge run tiny.yaml -- python -c 'import sys; print(sys.version)'
+    echo 'print(6 * 7)' | step stackforge run tiny.yaml -- python - >/made/answer
+    grep -x 42 /made/answer
+    exit
+fi
 step stackforge lock tiny.yaml
 step stackforge plan tiny.yaml
 step stackforge build tiny.yaml -o oci:tiny
@@ -84,7 +98,7 @@ test -e root/usr/bin/python3.11
 cp tiny.lock /made/
 cp tiny/index.json /made/
 EOF
-sed "s,linux/amd64,linux/$arch,; s/h100/$gpu/" examples/tiny.yaml >"$work/tiny.yaml"
+sed "s,linux/amd64,linux/$arch,; s/h100/$gpu/; s/^stack: tiny/stack: ${built%:*}/" examples/tiny.yaml >"$work/tiny.yaml"
 [ "$arch" = "$here" ] || echo "bytecode: false" >>"$work/tiny.yaml"
 mkdir "$work/made"
 chmod 777 "$work/made"
@@ -100,6 +114,7 @@ for name in PIP_INDEX_URL UV_DEFAULT_INDEX UV_INDEX_URL PIP_FIND_LINKS HTTP_PROX
     eval "value=\${$name:-}"
     [ -z "$value" ] || set -- "$@" -e "$name=$value"
 done
+[ "$kind" != socket ] || set -- "$@" -v /var/run/docker.sock:/var/run/docker.sock
 docker run "$@" "$image" sh /try/install
 
 if [ "$arch" != "$here" ]; then

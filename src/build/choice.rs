@@ -2,6 +2,7 @@
 
 use crate::error::BuildError;
 use crate::output::Output;
+use crate::recorded::sandboxes_start;
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
 use stackforge_plan::Plan;
@@ -125,7 +126,7 @@ pub enum EngineNeed {
     Compiles(Vec<String>),
     /// This base is pulled, and the engine may already have it.
     Base(String),
-    /// This system has no sandbox, so only a Docker engine can validate the image here.
+    /// No sandbox starts on this machine, so only a Docker engine can validate the image here.
     NoSandbox,
     /// No Docker engine can build it: this base has no shell for the Dockerfile's steps.
     NoShell(String),
@@ -157,7 +158,7 @@ pub fn wants(plan: &Plan) -> EngineNeed {
     let libraries: Vec<String> = plan.compiles().map(|c| c.library.clone()).collect();
     if !libraries.is_empty() {
         EngineNeed::Compiles(libraries)
-    } else if base.bootstrap && stackforge_sandbox::supported().is_err() {
+    } else if base.bootstrap && !sandboxes_start() {
         EngineNeed::NoSandbox
     } else if base.bootstrap {
         EngineNeed::Nothing

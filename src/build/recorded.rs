@@ -48,8 +48,8 @@ pub(super) fn is_due(report: &Report, plan: &Plan) -> bool {
     !report.has_run() && Platform::host() == Some(plan.platform) && sandboxes_start()
 }
 
-/// Asks the machine once.
-fn sandboxes_start() -> bool {
+/// Whether programs of images run in sandboxes here. Asks the machine once.
+pub(super) fn sandboxes_start() -> bool {
     static START: LazyLock<bool> = LazyLock::new(|| {
         let ask = || {
             let runtime = Builder::new_current_thread().enable_all().build().ok()?;
