@@ -1,8 +1,8 @@
 //! Does a plan's steps: in a Docker engine ([`build`]), or without one ([`native::assemble`]).
 //!
-//! In: a [`Plan`](stackforge_plan::Plan). Out: [`Built`]. Each engine makes an image without a name in its own
-//! way; the end of a build is the same (`finish.rs`). The user's tags are set only after the
-//! validation and the audit passed, and a compiled wheel is used only after its own audit.
+//! In: a [`Plan`](stackforge_plan::Plan), for which [`locking`] makes the lock that it lacks. Out: [`Built`]. Each engine
+//! makes an image without a name in its own way; the end of a build is the same (`finish.rs`). The user's tags are set
+//! only after the validation and the audit passed, and a compiled wheel is used only after its own audit.
 
 mod at_rest;
 mod audit;
@@ -18,6 +18,7 @@ pub mod fleet;
 mod in_place;
 mod installed;
 pub mod last;
+pub mod locking;
 pub mod native;
 mod objects;
 mod output;

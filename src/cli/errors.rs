@@ -1,6 +1,7 @@
 //! The errors of the libraries that a command can end with.
 
 use super::output::Failure;
+use stackforge_build::locking::LockingError;
 use stackforge_plan::project::ProjectError;
 use stackforge_run::RunError;
 use stackforge_stack::diag::Explained as _;
@@ -42,6 +43,15 @@ impl From<RunError> for Failure {
     fn from(e: RunError) -> Self {
         let exit = e.of_program().unwrap_or_else(|| e.exit());
         Self::ending(exit, e.diagnostic())
+    }
+}
+
+impl From<LockingError> for Failure {
+    fn from(e: LockingError) -> Self {
+        match e {
+            LockingError::Project(e) => e.into(),
+            other => Self::new(other.exit(), other.report()),
+        }
     }
 }
 

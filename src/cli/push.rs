@@ -11,6 +11,7 @@ use stackforge_build::push_image;
 use stackforge_distribute::publish::{
     self, Done, Facts, Listed, PublishError, PushRequest, Settings,
 };
+use stackforge_distribute::pull;
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::Store;
@@ -75,7 +76,7 @@ fn image(store: &Store, args: &PushArgs) -> Result<Option<oci::Image>, Failure> 
     if let Target::Image { path, reference } = Target::read(&args.source) {
         return Ok(Some(oci::open(&path, reference.as_deref(), args.platform)?));
     }
-    stored(store, &args.source, args.platform)
+    Ok(pull::stored(store, &args.source, args.platform)?)
 }
 
 /// Lets the engine push its image of that name.
@@ -146,22 +147,6 @@ fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
         )
         .help("name one of these, an image of the engine, `oci:DIR` or `oci-archive:FILE`"),
     ))
-}
-
-/// Returns the store's image of that name, with or without `:latest`.
-pub(super) fn stored(
-    store: &Store,
-    name: &str,
-    platform: Option<Platform>,
-) -> Result<Option<oci::Image>, Failure> {
-    let refs = store.refs()?;
-    let full = format!("{name}:latest");
-    let of = |name: &str| refs.iter().find(|r| r.name.as_deref() == Some(name));
-    let Some(found) = of(name).or_else(|| of(&full)) else {
-        return Ok(None);
-    };
-    let digest = found.digest.to_string();
-    Ok(Some(oci::open(store.root(), Some(&digest), platform)?))
 }
 
 /// Returns the variant's name and facts: those of the labels, replaced by the given ones.

@@ -5,13 +5,13 @@ use super::args::{Common, ValidateArgs};
 use super::audit::Target;
 use super::diagnose::{of_report, text};
 use super::output::{Failure, colored, json, print, print_status, warn};
-use super::push::stored;
 use super::session::{Session, runtime};
 use super::signals::stop_on_signal;
 use stackforge_build::validate::{Report, judge};
 use stackforge_build::{
     BuildError, ValidationRequest, noted, validate_at_rest, validate_image, validate_rootfs,
 };
+use stackforge_distribute::pull;
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::{Store, save};
@@ -158,7 +158,7 @@ async fn report(
             };
             // Validate what `push` would push by that name: the store's image, which the engine may have too.
             let own = if args.image == name {
-                stored(&store()?, &name, Platform::of_processor())?
+                pull::stored(&store()?, &name, Platform::of_processor())?
             } else {
                 None
             };

@@ -9,13 +9,13 @@ use super::output::{Failure, json, print, print_message, print_status, warn};
 use super::screen;
 use super::session::runtime;
 use super::signals::stop_on_signal;
-use image::{Here, Search};
 use stackforge_build::{BuildError, names_engine, reached};
 use stackforge_device::Device;
 use stackforge_distribute::publish::Facts;
 use stackforge_distribute::pull::{Machine, doubt};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::Store;
+use stackforge_run::locate::{Here, Search, Told, in_engine};
 use stackforge_run::native::{AtRest, prepare};
 use stackforge_run::{
     Cache, Choice, Engine, Gpus, ImageFacts, Launch, Outcome, Request, RunError, Surroundings,
@@ -77,19 +77,18 @@ async fn start(
         // Before anything is pulled for it.
         stackforge_sandbox::supported().map_err(RunError::from)?;
     }
+    let on = |told: Told<'_>| image::say(common, told);
+    let asked = engine.as_ref();
     let search = Search {
-        common,
-        args,
         store,
-        engine: engine
-            .as_ref()
-            .map(|(engine, docker)| (engine, docker.as_ref())),
+        engine: asked.map(|(engine, docker)| (engine, docker.as_ref())),
+        on: &on,
     };
     let found = tokio::select! {
-        found = search.find(subject) => found?,
+        found = image::find(common, args, &search, subject) => found?,
         () = cancel.cancelled() => return Err(interrupted()),
     };
-    found.warnings(common, subject);
+    image::warn_if_changed(common, &found, subject);
     let name = subject.shown();
     let at_rest = match found.here {
         Here::Engine { name, env } => {
@@ -244,7 +243,7 @@ fn print_line(common: &Common, args: &RunArgs, subject: &Subject) -> Result<(), 
             let (engine, env) = runtime()?.block_on(async {
                 match engine(args).await? {
                     Some((engine, docker)) => {
-                        let found = image::in_engine(&engine, docker.as_ref(), &name).await?;
+                        let found = in_engine(&engine, docker.as_ref(), &name).await?;
                         Ok::<_, Failure>((engine, found.map(|image| image.env)))
                     }
                     None => Ok((Engine::expected(&device), None)),

@@ -4,9 +4,10 @@
 //! In the store `NAME~1` is the previous image and `NAME~2` the one before that.
 
 use super::PullError;
+use stackforge_image::oci::{self, Image};
 use stackforge_image::store::Store;
 use stackforge_transfer::registry::{Reference, Target};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Platform};
 
 /// Returns the name of a registry's image in the store. It always has a tag.
 pub fn name(reference: &Reference) -> String {
@@ -52,6 +53,25 @@ pub fn rotate(store: &Store, name: &str, digest: &Digest, keep: u32) -> Result<(
     }
     store.tag(name, digest)?;
     Ok(())
+}
+
+/// Returns the store's image of a name, with or without `:latest`. `None` if there is none.
+///
+/// # Errors
+/// If the store cannot be read, or the image is damaged.
+pub fn stored(
+    store: &Store,
+    name: &str,
+    platform: Option<Platform>,
+) -> Result<Option<Image>, PullError> {
+    let refs = store.refs()?;
+    let full = format!("{name}:latest");
+    let of = |name: &str| refs.iter().find(|r| r.name.as_deref() == Some(name));
+    let Some(found) = of(name).or_else(|| of(&full)) else {
+        return Ok(None);
+    };
+    let digest = found.digest.to_string();
+    Ok(Some(oci::open(store.root(), Some(&digest), platform)?))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub use choose::{Choice, Machine, Reason, choose, doubt};
 pub use docker::{load, replace};
 pub use error::PullError;
 pub use fetch::{Fetched, fetch};
-pub use keep::{name, rotate as keep};
+pub use keep::{name, rotate as keep, stored};
 pub use newer::Age;
 pub use place::{Place, assembled};
 pub use resolve::{Resolved, Wanted, resolve};

@@ -6,6 +6,7 @@ use crate::launch::Launch;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{Control, Streams};
+use stackforge_types::system::ignores_hangup;
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -60,6 +61,10 @@ fn controls(terminal: bool) -> io::Result<Receiver<Control>> {
     let (sender, receiver) = channel(16);
     for kind in SIGNALS {
         let kind = kind();
+        // `nohup` means that the program goes on without its terminal.
+        if kind == SignalKind::hangup() && ignores_hangup() {
+            continue;
+        }
         let passed = Control::Signal(kind.as_raw_value());
         tokio::spawn(pass_on(signal(kind)?, sender.clone(), move || Some(passed)));
     }

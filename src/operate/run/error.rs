@@ -41,6 +41,14 @@ pub enum RunError {
     NoSource(PathBuf),
     #[error("this process's signals or terminal cannot be the container's")]
     Signals(#[source] io::Error),
+    #[error("{}", nowhere(name, engine.as_deref(), stored))]
+    NoImage {
+        name: String,
+        /// The engine that was asked.
+        engine: Option<String>,
+        /// Names of the store's images.
+        stored: Vec<String>,
+    },
     #[error("`{0}` names no program to start")]
     NoCommand(String),
     #[error("the image's user `{0}` is not in its /etc/passwd or /etc/group")]
@@ -51,6 +59,17 @@ pub enum RunError {
         path: PathBuf,
         source: io::Error,
     },
+}
+
+fn nowhere(name: &str, engine: Option<&str>, stored: &[String]) -> String {
+    let mut message = match engine {
+        Some(engine) => format!("neither {engine} nor the store has an image `{name}`"),
+        None => format!("the store has no image `{name}`, and no container engine was asked"),
+    };
+    if !stored.is_empty() {
+        message += &format!("; the store has {}", stored.join(", "));
+    }
+    message
 }
 
 fn list(names: &[String]) -> String {
@@ -91,6 +110,7 @@ impl Explained for RunError {
             Self::PortInUse { .. } => codes::PORT_IN_USE,
             Self::OnlyEngine { .. } => codes::RUN_NEEDS_ENGINE,
             Self::NoSource(_) => codes::VOLUME_MISSING,
+            Self::NoImage { .. } => codes::NO_SUCH_IMAGE,
             Self::NoCommand(_) => codes::NO_COMMAND,
             Self::NoUser(_) => codes::NO_SUCH_USER,
             Self::Io { .. } | Self::Signals(_) => codes::STORE_IO,
@@ -115,6 +135,13 @@ impl Explained for RunError {
                 let kind = if *udp { 'u' } else { 't' };
                 format!(
                     "`ss -l{kind}np 'sport = :{port}'` shows who has it; `-p OTHER:{port}` takes another one"
+                )
+            }
+            Self::NoImage { name, .. } => {
+                let hub: String = name.chars().take(100).collect();
+                format!(
+                    "name one that is here, a stack file, `oci:DIR` or `rootfs:DIR`; to pull it from Docker Hub, write \
+                     `docker.io/library/{hub}`"
                 )
             }
             Self::NoCommand(_) => "name it: `stackforge run IMAGE -- PROGRAM`".to_owned(),
