@@ -3,7 +3,7 @@
 use super::ResolveError;
 use super::answer::{Files, Pins, ROOT, pin_lines, pins};
 use super::project::{Question, UvSettings};
-use super::uv::Uv;
+use super::uv::{Uv, UvError};
 use std::path::Path;
 
 /// uv with the settings that all questions about one stack share.
@@ -67,13 +67,22 @@ impl Resolver<'_> {
             } else {
                 &answer.stderr
             };
-            return Ok(Err(explanation(message)));
+            let message = explanation(message);
+            if lacks_network(&message) {
+                return Err(UvError::NotCached { message }.into());
+            }
+            return Ok(Err(message));
         }
         let path = dir.path().join(question.answer());
         Ok(Ok(
             std::fs::read_to_string(&path).map_err(io("read", &path))?
         ))
     }
+}
+
+/// Whether uv found nothing because it may not ask the network: its cache has an index and not the files, or nothing.
+fn lacks_network(explanation: &str) -> bool {
+    explanation.contains("because the network was disabled")
 }
 
 /// Returns uv's explanation, one sentence per line, without uv's framing.
@@ -113,5 +122,14 @@ mod tests {
             "Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\nAnd because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable."
         );
         assert!(explanation(&"a line\n".repeat(100)).lines().count() <= 8);
+    }
+
+    /// As uv 0.13 says it.
+    #[test]
+    fn an_answer_that_needs_the_network_is_told_from_one_that_does_not_exist() {
+        let cached = "error: No solution found when resolving dependencies\n  cause: Because six==1.16.0 needs to be downloaded from a registry and you require six==1.16.0, we can conclude that your requirements are unsatisfiable.\n\nhint: Packages were unavailable because the network was disabled. When the network is disabled, registry packages may only be read from the cache.\n";
+        assert!(lacks_network(&explanation(cached)));
+        let never = "error: No solution found when resolving dependencies\n  cause: Because there is no version of six==9 and you require six==9, we can conclude that your requirements are unsatisfiable.\n";
+        assert!(!lacks_network(&explanation(never)));
     }
 }

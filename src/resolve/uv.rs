@@ -28,6 +28,8 @@ pub enum UvError {
         program: PathBuf,
         source: std::io::Error,
     },
+    #[error("uv has no answer without the network, and stackforge is offline: {message}")]
+    NotCached { message: String },
     #[error("uv failed: {message}")]
     Failed { message: String },
     #[error("{doing} {}", path.display())]
@@ -42,6 +44,7 @@ impl Explained for UvError {
     fn code(&self) -> Code {
         match self {
             Self::Io { source, .. } => of_disk(source),
+            Self::NotCached { .. } => codes::OFFLINE,
             _ => codes::RESOLVER_FAILED,
         }
     }
@@ -52,6 +55,7 @@ impl Explained for UvError {
             Self::NotPinned | Self::Fetch { .. } => {
                 "check that `python3 -m pip` works and reaches an index, or put a uv on PATH"
             }
+            Self::NotCached { .. } => "lock once without `--offline`",
             Self::Run { .. } => "put a working uv on PATH",
             Self::Failed { .. } => {
                 "check the network, the index configuration (`indexes`, UV_*, PIP_*, pip.conf) and the CA bundle (SSL_CERT_FILE)"
