@@ -79,7 +79,7 @@ impl Drop for Container {
     }
 }
 
-async fn remove(docker: Docker, name: String) {
+pub(super) async fn remove(docker: Docker, name: String) {
     match docker.remove_container(&name).await {
         Ok(()) => docker.is_gone(&Temporary::Container(name)),
         Err(error) => tracing::warn!("cannot remove the container {name}: {error}"),

@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::Receiver;
 
 use super::client::Docker;
+use super::container::remove;
 use super::reference::check_reference;
 use crate::{Control, Devices, EngineError, StartRequest, Streams};
 
@@ -30,8 +31,14 @@ impl Docker {
     /// If the container cannot be created or started. It is removed then.
     pub async fn start(&self, request: &StartRequest) -> Result<String, EngineError> {
         let id = self.created(request, false).await?;
-        self.started(&id).await?;
-        Ok(id)
+        match self.started(&id).await {
+            Ok(()) => Ok(id),
+            // What never ran has nothing to tell.
+            Err(error) => {
+                remove(self.clone(), id).await;
+                Err(error)
+            }
+        }
     }
 
     /// Runs a container to its end with the streams of its user, removes it, and returns its exit status: 128 and the
@@ -53,9 +60,7 @@ impl Docker {
     {
         let id = self.created(request, true).await?;
         let ended = self.follow_with(&id, streams, controls).await;
-        if let Err(error) = self.remove_container(&id).await {
-            tracing::warn!("cannot remove the container {id}: {error}");
-        }
+        remove(self.clone(), id).await;
         ended
     }
 
@@ -81,27 +86,15 @@ impl Docker {
             .api
             .start_container(id, None::<StartContainerOptions>)
             .await;
-        let Err(error) = started else {
-            return Ok(());
-        };
-        // What never ran has nothing to tell.
-        if let Err(error) = self.remove_container(id).await {
-            tracing::warn!("cannot remove the container {id}: {error}");
-        }
-        Err(not_executable(self.failed(error, "starting the container")))
+        started.map_err(|error| not_executable(self.failed(error, "starting the container")))
     }
 
-    async fn follow_with<I, O, E>(
+    async fn follow_with(
         &self,
         id: &str,
-        streams: Streams<I, O, E>,
+        streams: Streams<impl AsyncRead + Unpin, impl AsyncWrite + Unpin, impl AsyncWrite + Unpin>,
         controls: Receiver<Control>,
-    ) -> Result<i64, EngineError>
-    where
-        I: AsyncRead + Unpin,
-        O: AsyncWrite + Unpin,
-        E: AsyncWrite + Unpin,
-    {
+    ) -> Result<i64, EngineError> {
         let doing = "following the container";
         let options = AttachContainerOptions {
             stream: true,
