@@ -33,9 +33,9 @@ pub enum LockingError {
         stack: Box<Stack>,
     },
     #[error("{0} has nothing to lock")]
-    Nothing(String),
+    NothingToLock(String),
     #[error("{0}")]
-    Text(String),
+    Unserializable(String),
     #[error("write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
@@ -47,8 +47,8 @@ impl LockingError {
             Self::Project(e) => e.exit(),
             Self::Store(e) => e.exit(),
             Self::Section { error, stack } => error.exit(stack),
-            Self::Nothing(_) => codes::LOCK_MISSING.exit(),
-            Self::Text(_) => codes::LOCK_INVALID.exit(),
+            Self::NothingToLock(_) => codes::LOCK_MISSING.exit(),
+            Self::Unserializable(_) => codes::LOCK_INVALID.exit(),
             Self::Write { .. } => codes::STORE_IO.exit(),
         }
     }
@@ -59,8 +59,8 @@ impl LockingError {
             Self::Project(e) => return e.report(),
             Self::Section { error, stack } => return error.report(&stack),
             Self::Store(e) => return Report::new(Source::default(), vec![e.diagnostic()]),
-            Self::Nothing(_) => codes::LOCK_MISSING,
-            Self::Text(_) => codes::LOCK_INVALID,
+            Self::NothingToLock(_) => codes::LOCK_MISSING,
+            Self::Unserializable(_) => codes::LOCK_INVALID,
             Self::Write { .. } => codes::STORE_IO,
         };
         let finding = Diagnostic::error(code, self.to_string());
@@ -128,7 +128,7 @@ impl Locking<'_> {
                 }
             }
         }
-        let nothing = || LockingError::Nothing(self.project.name().to_string());
+        let nothing = || LockingError::NothingToLock(self.project.name().to_string());
         let lock = Lock::join(locks).ok_or_else(nothing)?;
         Ok(NewLock {
             changed: self.write(&lock)?,
@@ -141,7 +141,7 @@ impl Locking<'_> {
     /// Writes the file, and returns whether it changed.
     fn write(&self, lock: &Lock) -> Result<bool, LockingError> {
         let text = lock.to_toml();
-        let text = text.map_err(|e| LockingError::Text(e.to_string()))?;
+        let text = text.map_err(|e| LockingError::Unserializable(e.to_string()))?;
         let path = &self.project.lock_path;
         if std::fs::read_to_string(path).ok().as_ref() == Some(&text) {
             return Ok(false);

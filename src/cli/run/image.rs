@@ -7,7 +7,7 @@ use super::super::push::plain_http;
 use super::subject::Subject;
 use stackforge_device::Device;
 use stackforge_distribute::pull::{Machine, Settings, Wanted};
-use stackforge_run::locate::{Found, Named, Search, Told};
+use stackforge_run::locate::{Found, Named, Progress, Search};
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::labels;
@@ -77,9 +77,9 @@ async fn pulled(
         rate: None,
         observer: Some(amount.observer()),
     };
-    let on = |told: Told<'_>| match told {
-        Told::Left(bytes) => amount.expect(bytes),
-        Told::Fetched { bytes, kept } => {
+    let on = |told: Progress<'_>| match told {
+        Progress::Left(bytes) => amount.expect(bytes),
+        Progress::Fetched { bytes, kept } => {
             amount.end();
             let (fetched, kept) = (mib(bytes), mib(kept));
             print_status(
@@ -100,14 +100,14 @@ async fn pulled(
 }
 
 /// Says what happens while an image is found.
-pub(super) fn say(common: &Common, told: Told<'_>) {
+pub(super) fn say(common: &Common, told: Progress<'_>) {
     let line = match told {
-        Told::Bringing { name, engine } => format!("bringing {name} into {engine}"),
-        Told::NotInEngine { name, engine } => {
+        Progress::Bringing { name, engine } => format!("bringing {name} into {engine}"),
+        Progress::NotInEngine { name, engine } => {
             format!("{engine} does not have {name}: running it without an engine")
         }
-        Told::Taken { variant, why } => format!("{variant}: {why}"),
-        Told::Left(_) | Told::Fetched { .. } => return,
+        Progress::Taken { variant, why } => format!("{variant}: {why}"),
+        Progress::Left(_) | Progress::Fetched { .. } => return,
     };
     print_status(common, &line);
 }

@@ -15,7 +15,7 @@ use stackforge_distribute::publish::Facts;
 use stackforge_distribute::pull::{Machine, doubt};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::Store;
-use stackforge_run::locate::{Here, Search, Told, in_engine};
+use stackforge_run::locate::{Here, Progress, Search, in_engine};
 use stackforge_run::native::{AtRest, prepare};
 use stackforge_run::{
     Cache, Choice, Engine, Gpus, ImageFacts, Launch, Outcome, Request, RunError, Surroundings,
@@ -77,7 +77,7 @@ async fn start(
         // Before anything is pulled for it.
         stackforge_sandbox::supported().map_err(RunError::from)?;
     }
-    let on = |told: Told<'_>| image::say(common, told);
+    let on = |told: Progress<'_>| image::say(common, told);
     let asked = engine.as_ref();
     let search = Search {
         store,

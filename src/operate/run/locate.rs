@@ -47,7 +47,7 @@ pub enum Named {
 }
 
 /// What happens while an image is found.
-pub enum Told<'a> {
+pub enum Progress<'a> {
     /// An image goes from the store into the engine.
     Bringing { name: &'a str, engine: String },
     /// The engine has no image of this name, and its command cannot be given one.
@@ -66,7 +66,7 @@ pub struct Search<'a> {
     /// The engine, and its API if it has a service.
     pub engine: Option<(&'a Engine, Option<&'a Docker>)>,
     /// Is told what happens.
-    pub on: &'a (dyn Fn(Told<'_>) + Sync),
+    pub on: &'a (dyn Fn(Progress<'_>) + Sync),
 }
 
 impl Found {
@@ -166,11 +166,11 @@ impl Search<'_> {
         };
         let (Some(docker), Some(assembled)) = (docker, pull::assembled(&image)) else {
             let engine = engine.shown();
-            (self.on)(Told::NotInEngine { name, engine });
+            (self.on)(Progress::NotInEngine { name, engine });
             return Ok(Found::at_rest(image));
         };
         let engine = docker.server();
-        (self.on)(Told::Bringing { name, engine });
+        (self.on)(Progress::Bringing { name, engine });
         let (store, cancel) = (self.store, Cancel::new());
         Place::Docker
             .write(&assembled, name, 1, store, &cancel)
@@ -200,13 +200,13 @@ impl Search<'_> {
         let resolved = pull::resolve(reference, wanted, settings).await?;
         if let Some(taken) = resolved.choice.as_ref().and_then(|c| c.taken.as_ref()) {
             let (variant, why) = (taken.variant.as_str(), taken.why.to_string());
-            (self.on)(Told::Taken { variant, why: &why });
+            (self.on)(Progress::Taken { variant, why: &why });
         }
-        (self.on)(Told::Left(resolved.bytes_left(self.store)));
+        (self.on)(Progress::Left(resolved.bytes_left(self.store)));
         let fetched = pull::fetch(&resolved, settings, None).await?;
         pull::keep(self.store, &full, &resolved.manifest.digest, 1)?;
         let (bytes, kept) = (fetched.bytes, fetched.kept);
-        (self.on)(Told::Fetched { bytes, kept });
+        (self.on)(Progress::Fetched { bytes, kept });
         self.brought(fetched.image, &full).await
     }
 
