@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 FILTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "templates", "builders", "nvcc_filter.py")
 sys.dont_write_bytecode = True
@@ -228,11 +229,12 @@ class Cache(unittest.TestCase):
             self.assertEqual(changed["NVCC_CCBIN"], real)
 
     def test_another_process_can_read_changed_response_files(self):
-        path = nvcc_filter.in_a_file("-O3 \udcff")
-        self.assertEqual(path, nvcc_filter.in_a_file("-O3 \udcff"))
-        self.assertNotEqual(path, nvcc_filter.in_a_file("-O2"))
-        with open(path, "rb") as file:
-            self.assertEqual(file.read(), b"-O3 \xff")
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("tempfile.tempdir", folder):
+            path = nvcc_filter.in_a_file("-O3 \udcff")
+            self.assertEqual(path, nvcc_filter.in_a_file("-O3 \udcff"))
+            self.assertNotEqual(path, nvcc_filter.in_a_file("-O2"))
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), b"-O3 \xff")
 
 
 class ResponseFiles(unittest.TestCase):

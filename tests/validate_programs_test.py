@@ -41,8 +41,8 @@ class Validation(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.site = self.folder / "site"
-        self.site.mkdir()
+        self.site = self.folder / "lib" / "site"
+        self.site.mkdir(parents=True)
 
     def install(self, name, version="1.0", modules=None, extra=None, record=True):
         """A distribution of modules {"pkg/__init__.py": source} with its metadata."""

@@ -103,10 +103,10 @@ fn told(starter: &Starter, path: &Path) -> String {
     format!("{path}: written{notes}; next: stackforge {next} {path}\n")
 }
 
-/// Returns the command to go on with.
+/// Returns the command to go on with; `build` locks by itself.
 fn next(starter: &Starter) -> &'static str {
     if starter.errors.is_empty() {
-        "lock"
+        "build"
     } else {
         "check"
     }

@@ -173,7 +173,7 @@ fn what_is_written_to_a_file_is_told_in_a_document() {
     let told = |args: &[&str]| document(&sandbox.run(args));
     let init = told(&["init", "--gpu", "h100", "-o", "new.yaml", "--json"]);
     assert_eq!(init["file"], "new.yaml");
-    assert_eq!(init["next"], "lock");
+    assert_eq!(init["next"], "build");
     assert!(sandbox.path("new.yaml").is_file());
     let man = told(&["man", "-o", "pages", "--json"]);
     assert_eq!(man["directory"], "pages");

@@ -193,7 +193,7 @@ fn a_file_is_replaced_only_by_force() {
     let run = sandbox.run(&[&args[..], &["--force"]].concat());
     assert_eq!(
         (run.code, run.stdout.as_str()),
-        (0, "s.yaml: written; next: stackforge lock s.yaml\n")
+        (0, "s.yaml: written; next: stackforge build s.yaml\n")
     );
     assert!(kept().contains("six: auto"));
     // A source is not the stack's own file.

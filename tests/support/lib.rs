@@ -44,12 +44,15 @@ pub struct Run {
 
 pub struct Sandbox {
     dir: tempfile::TempDir,
+    /// Temporary files of what runs in it, some of which is killed.
+    temporary: tempfile::TempDir,
 }
 
 impl Default for Sandbox {
     fn default() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
+            temporary: tempfile::tempdir().unwrap(),
         }
     }
 }
@@ -93,6 +96,7 @@ impl Sandbox {
         command
             .current_dir(self.dir.path())
             .env("STACKFORGE_STORE", self.path("store"))
+            .env("TMPDIR", self.temporary.path())
             .env("NO_COLOR", "1")
             .env_remove("STACKFORGE_LOG");
         command

@@ -50,7 +50,7 @@ pub fn launch(
     choices.push(gpus(&request.gpus, device, &engine)?);
     let memory = engine.memory.or(device.memory.total);
     if request.shared_memory.is_none() {
-        choices.extend(shared_memory::choice(memory));
+        choices.extend(shared_memory_of(memory));
     }
     let (shares, left_out) = match &engine.elsewhere {
         None => shares(request, surroundings, facts.env.as_deref()),
@@ -280,4 +280,15 @@ pub(crate) fn ports_are_free(ports: &[Port]) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// Decides how large `/dev/shm` is, if nobody asked for a size.
+fn shared_memory_of(memory: Option<u64>) -> Option<Choice> {
+    let size = shared_memory::size(memory)?;
+    Some(Choice::new(
+        "shared memory",
+        [Setting::SharedMemory(size)],
+        "half of the memory, as outside of containers: torch's data loaders and NCCL pass data \
+         through /dev/shm, and engines give it 64 MB",
+    ))
 }

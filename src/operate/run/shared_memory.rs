@@ -1,10 +1,5 @@
 //! Decides how large `/dev/shm` is.
 
-use crate::choice::Choice;
-use crate::setting::Setting;
-
-pub(crate) const WHAT: &str = "shared memory";
-
 /// Returns the size in bytes, rounded down to GiB or MiB: half of the memory. That is what Linux gives every
 /// program outside of containers, and memory is used only as it fills. `None` if the memory is not known.
 pub fn size(memory: Option<u64>) -> Option<u64> {
@@ -20,17 +15,6 @@ pub fn shown(bytes: u64) -> String {
         n if n > 0 && n.is_multiple_of(1 << 20) => format!("{}m", n >> 20),
         n => format!("{n}b"),
     }
-}
-
-/// Decides about the size, if nobody asked for one.
-pub(crate) fn choice(memory: Option<u64>) -> Option<Choice> {
-    let size = size(memory)?;
-    Some(Choice::new(
-        WHAT,
-        [Setting::SharedMemory(size)],
-        "half of the memory, as outside of containers: torch's data loaders and NCCL pass data \
-         through /dev/shm, and engines give it 64 MB",
-    ))
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ impl Home {
         command
             .env("HOME", self.path())
             .env("XDG_RUNTIME_DIR", self.path().join("run"))
-            .env("STACKFORGE_STORE", self.path().join("store"));
+            .env("STACKFORGE_STORE", self.path().join("store"))
+            .env("TMPDIR", self.path());
         command
     }
 
@@ -310,7 +311,8 @@ fn a_socket_that_is_not_for_us_says_what_to_do() {
     let binary = home.path().join("stackforge");
     std::fs::copy(BINARY, &binary).unwrap();
     let mut command = in_place_of_run(&home, run.path());
-    command.args([
+    // Podman, asked as that user, leaves files there.
+    command.env("TMPDIR", &store).args([
         "setpriv",
         "--reuid",
         "65534",

@@ -204,8 +204,10 @@ fn without_dockers_command_the_container_is_the_same() {
         let mut told = serde_json::json!({ "config": all["Config"], "host": all["HostConfig"] });
         told["config"]["Hostname"] = serde_json::Value::Null;
         // The command sends these in no order.
-        let binds = told["host"]["Binds"].as_array_mut().unwrap();
-        binds.sort_by_key(|bind| bind.as_str().map(str::to_owned));
+        for list in ["/host/Binds", "/config/Env"] {
+            let list = told.pointer_mut(list).unwrap().as_array_mut().unwrap();
+            list.sort_by_key(|item| item.as_str().map(str::to_owned));
+        }
         told
     };
     let by_command = run(&sandbox, &args);
