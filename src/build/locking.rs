@@ -101,7 +101,7 @@ impl Locking<'_> {
         }
     }
 
-    /// Locks each section and writes the file if it changes. `on_line` is told what happens.
+    /// Locks each section and writes the file if it changes. `on_line` is called with what happens.
     ///
     /// # Errors
     /// If a section cannot be resolved or the file cannot be written. The file stays as it was then.

@@ -43,7 +43,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
                     "next": next(&starter),
                 }));
             } else {
-                print(&told(&starter, &path));
+                print(&summary(&starter, &path));
             }
             Ok(())
         }
@@ -92,7 +92,7 @@ fn folder_name(file: &Path) -> String {
 }
 
 /// Says what was written and what is to do.
-fn told(starter: &Starter, path: &Path) -> String {
+fn summary(starter: &Starter, path: &Path) -> String {
     let path = shown(path);
     let notes = match starter.notes {
         0 => String::new(),

@@ -86,7 +86,7 @@ fn base<'a>(
     let names = catalog.images.keys().map(String::as_str);
     let unknown =
         Diagnostic::error(codes::UNKNOWN_BASE, format!("unknown base `{value}`")).at(*span);
-    let helped = unknown.meant(value, *span, names.clone()).or_help(|| {
+    let helped = unknown.suggest(value, *span, names.clone()).or_help(|| {
         format!(
             "use one of {}, or an image reference pinned by digest (`NAME@sha256:…`)",
             names.collect::<Vec<_>>().join(", ")
@@ -104,7 +104,7 @@ fn sms(stack: &Stack, catalog: &Catalog, findings: &mut Vec<Diagnostic>) -> Vec<
             let unknown =
                 Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{value}`")).at(*span);
             let other = "use a name from catalog/gpus.yaml, or an SM such as `sm_90`";
-            let helped = unknown.meant(value, *span, names);
+            let helped = unknown.suggest(value, *span, names);
             findings.push(helped.or_help(|| other.to_owned()));
             continue;
         };

@@ -107,7 +107,7 @@ mod tests {
         let (message, line) = fault("a: [{ name: x }\n");
         assert!(line.is_some(), "{message}");
         assert_eq!(message.matches(" at line ").count(), 1, "{message}");
-        // A place in the document's own text is no place of a fault.
+        // A position within the document's own text is not a fault's position.
         let (message, line) = fault("a: [{ 'x at line 7, column 7': 1 }]");
         assert_eq!(line, Some(1), "{message}");
         assert!(message.starts_with("unknown field `x at line 7, column 7`"));

@@ -54,7 +54,7 @@ impl NativeBuilder<'_, '_> {
             self.nothing(step)?;
             return Ok(None);
         };
-        self.told(&step.id.to_string(), |builder| {
+        self.with_events(&step.id.to_string(), |builder| {
             builder.compile_python(step, bytecode, below, &runner, inputs)
         })
     }

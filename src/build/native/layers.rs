@@ -80,7 +80,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         })
     }
 
-    /// Returns the number of a step in events and logs, from 1. What is no step of the plan has the next one.
+    /// Returns the number of a step in events and logs, from 1. Other work has the number after the last step's.
     pub fn number(&self, step: &str) -> u32 {
         let mut steps = self.plan.steps.iter();
         let place = steps.position(|s| s.id.to_string() == step);
@@ -88,7 +88,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
     }
 
     /// Sends the events that a step begins and ends around its work. Work of the same step within it sends none.
-    pub fn told<T>(
+    pub fn with_events<T>(
         &mut self,
         step: &str,
         work: impl FnOnce(&mut Self) -> Result<T, BuildError>,
@@ -173,7 +173,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         Ok(layer)
     }
 
-    /// Returns a layer that is no step of the plan by its key from the store, or calls `make`.
+    /// Returns a layer that is not a step of the plan by its key from the store, or calls `make`.
     pub fn side_layer(
         &mut self,
         id: &str,
@@ -204,7 +204,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         }
         let start = Instant::now();
         let temp = self.options.store.temp()?;
-        let layer = self.told(id, |builder| make(builder, temp.file()))?;
+        let layer = self.with_events(id, |builder| make(builder, temp.file()))?;
         temp.commit(layer.digest.clone())?;
         let mut outputs = more;
         outputs.insert("layer".to_owned(), layer.digest.clone());

@@ -163,7 +163,7 @@ impl NativeBuilder<'_, '_> {
         let file = File::options().create(true).append(true).open(&log);
         let mut file = file.map_err(|e| failed_at("write", &log, e))?;
         let id = self.number(&step.to_string());
-        // Within a step that was told already, only the program's output is news.
+        // Within a step that is already running, only the program's output is news.
         let is_told = self.running == Some(id);
         let (name, start) = (format!("[{step}] {what}"), Instant::now());
         let on = &mut *self.on;

@@ -11,7 +11,7 @@ pub(super) struct Count {
     since: Instant,
     first: u64,
     /// When a line was printed last.
-    told: Instant,
+    printed: Instant,
     text: String,
 }
 
@@ -20,7 +20,7 @@ impl Count {
         Self {
             since: now,
             first,
-            told: now,
+            printed: now,
             text: String::new(),
         }
     }
@@ -50,10 +50,10 @@ impl Count {
 
     /// Returns the text if no line was printed for a while.
     pub fn due(&mut self) -> Option<String> {
-        if self.told.elapsed() < COUNTS_EVERY {
+        if self.printed.elapsed() < COUNTS_EVERY {
             return None;
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
         Some(self.text.clone())
     }
 }

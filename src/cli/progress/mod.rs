@@ -22,13 +22,13 @@ use step::StepBars;
 /// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
-/// Seconds from which the end of one of many short steps is told.
+/// Seconds from which the end of one of many short steps is printed.
 const LONG: f64 = 0.5;
 
 pub struct Progress {
     mode: Mode,
     verbose: bool,
-    /// Running steps by number, and whether they are told only if they take long.
+    /// Running steps by number, and whether they are printed only if they take long.
     names: HashMap<u32, (String, bool)>,
     /// How far the steps are that count what they do.
     counts: HashMap<u32, Count>,

@@ -77,7 +77,7 @@ async fn pulled(
         rate: None,
         observer: Some(amount.observer()),
     };
-    let on = |told: Progress<'_>| match told {
+    let on = |progress: Progress<'_>| match progress {
         Progress::Left(bytes) => amount.expect(bytes),
         Progress::Fetched { bytes, kept } => {
             amount.end();
@@ -100,8 +100,8 @@ async fn pulled(
 }
 
 /// Says what happens while an image is found.
-pub(super) fn say(common: &Common, told: Progress<'_>) {
-    let line = match told {
+pub(super) fn say(common: &Common, progress: Progress<'_>) {
+    let line = match progress {
         Progress::Bringing { name, engine } => format!("bringing {name} into {engine}"),
         Progress::NotInEngine { name, engine } => {
             format!("{engine} does not have {name}: running it without an engine")

@@ -77,7 +77,7 @@ async fn start(
         // Before anything is pulled for it.
         stackforge_sandbox::supported().map_err(RunError::from)?;
     }
-    let on = |told: Progress<'_>| image::say(common, told);
+    let on = |progress: Progress<'_>| image::say(common, progress);
     let asked = engine.as_ref();
     let search = Search {
         store,
@@ -99,7 +99,7 @@ async fn start(
             let device = Device::here();
             doubted(common, args, &device, &engine, &found.labels);
             let launch = launch(&request, &name, &facts, &device, &surroundings, engine)?;
-            tell(common, &launch.choices);
+            print_reasons(common, &launch.choices);
             let Some(docker) = docker.filter(|_| !launch.has_command()) else {
                 return Ok(Started::Ready(Box::new(launch)));
             };
@@ -121,7 +121,7 @@ async fn start(
         doubted_here(common, args, &Device::here(), &labels);
     }
     let prepared = prepare(&request, &name, at_rest, &surroundings, store, &cancel).await?;
-    tell(common, &prepared.choices);
+    print_reasons(common, &prepared.choices);
     if cancel.is_cancelled() {
         return Err(interrupted());
     }
@@ -283,8 +283,8 @@ fn print_line(common: &Common, args: &RunArgs, subject: &Subject) -> Result<(), 
     Ok(())
 }
 
-/// Says why, for those who want to know.
-fn tell(common: &Common, choices: &[Choice]) {
+/// Prints why each decision was made, if `-v` asks for it.
+fn print_reasons(common: &Common, choices: &[Choice]) {
     if common.verbose > 0 {
         for choice in choices {
             print_status(common, &reason(choice));

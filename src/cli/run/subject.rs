@@ -52,7 +52,7 @@ impl Subject {
         if is_yaml || path.is_file() {
             return Self::stack(common, args, path);
         }
-        // Images may have the name of a directory that is no image.
+        // An image may have the name of a directory that is not an image.
         let is_path = args.image.starts_with(['.', '/']) || args.image.ends_with('/');
         if path.is_dir() && image_in(&path).is_some() {
             return Self::root(path);

@@ -141,8 +141,8 @@ impl<'a> Place<'a> {
             .filter_map(|image| python(image, asked))
             .collect();
         let Some(sm) = self.sms.first().filter(|_| all.is_empty()) else {
-            let wish = wish(catalog, known, found, self.platform);
-            let far = |c: &Candidate<'_>| far(c, found, asked, wish.as_deref());
+            let cuda = wanted_cuda(catalog, known, found, self.platform);
+            let far = |c: &Candidate<'_>| far(c, found, asked, cuda.as_deref());
             all.sort_by_cached_key(far);
             let fitting = all.iter().any(|c| c.fits);
             all.retain(|c| c.fits || !fitting);
@@ -202,7 +202,12 @@ fn older_python(found: &Found, known: &Known) -> Option<VersionSpecifiers> {
 }
 
 /// Returns the CUDA version that is wanted: the file's, else that of the torch that it pins.
-fn wish(catalog: &Catalog, known: &Known, found: &Found, platform: Platform) -> Option<String> {
+fn wanted_cuda(
+    catalog: &Catalog,
+    known: &Known,
+    found: &Found,
+    platform: Platform,
+) -> Option<String> {
     let of_file = found.cuda.as_ref().map(|c| c.value.clone());
     of_file.or_else(|| {
         let torch = pinned(found, "torch")?;
@@ -278,13 +283,13 @@ fn far(
     let asked = python.filter(|_| !candidate.fits);
     let asked = asked.and_then(|p| p.iter().next()?.version().release().get(1).copied());
     let own = image.cuda.as_deref().map(numbers);
-    let wish = cuda.map(numbers);
+    let wanted = cuda.map(numbers);
     let minor = |v: &[u32]| v.get(1).copied().unwrap_or(0);
-    let same_major = wish
+    let same_major = wanted
         .as_ref()
         .zip(own.as_ref())
         .map(|(a, b)| a.first() == b.first());
-    let minors = wish
+    let minors = wanted
         .as_ref()
         .zip(own.as_ref())
         .map(|(a, b)| minor(a).abs_diff(minor(b)));
@@ -293,8 +298,8 @@ fn far(
         no_l4t: found.l4t.is_some() && image.l4t.is_none(),
         python: asked.map_or(0, |minor| minor.abs_diff(u64::from(candidate.python.minor))),
         other_cuda_major: same_major == Some(false),
-        other_family: wish.is_none() && os.is_some_and(|os| os.id != image.os.id),
-        other_place_of_cuda: match &wish {
+        other_family: wanted.is_none() && os.is_some_and(|os| os.id != image.os.id),
+        other_place_of_cuda: match &wanted {
             Some(_) => own.is_none(),
             None => found.from.is_some() && own.is_some(),
         },

@@ -1,7 +1,7 @@
 //! Decides which signatures count: by which key and for which name.
 //!
-//! A key signs many images. A valid statement about another product of the same publisher is no permission
-//! to run that product here: whoever controls a registry could put any of them under any tag.
+//! A key signs many images. A valid statement about another product of the same publisher does not allow
+//! that product here: whoever controls a registry could put any of them under any tag.
 
 use super::key::PublicKey;
 use stackforge_transfer::registry::Reference;

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 pub struct Choice {
     /// The subject: `GPU`, `shared memory`.
     pub what: &'static str,
-    /// What the engine is told; empty if that is nothing.
+    /// What the engine is asked for. May be empty.
     #[serde(rename = "arguments", serialize_with = "as_arguments")]
     pub settings: Vec<Setting>,
     /// The reason, as a fragment.
@@ -28,7 +28,7 @@ impl Choice {
         }
     }
 
-    /// A decision of which the engine is told nothing.
+    /// A decision that asks nothing of the engine.
     pub(crate) fn nothing(what: &'static str, why: impl Into<String>) -> Self {
         Self::new(what, [], why)
     }

@@ -46,7 +46,7 @@ pub fn launch(
     surroundings: &Surroundings,
     engine: Engine,
 ) -> Result<Launch, RunError> {
-    let mut choices = ways(request, &engine);
+    let mut choices = start_and_end(request, &engine);
     choices.push(gpus(&request.gpus, device, &engine)?);
     let memory = engine.memory.or(device.memory.total);
     if request.shared_memory.is_none() {
@@ -90,7 +90,7 @@ pub fn launch(
 }
 
 /// Decides how the container is started and ended.
-fn ways(request: &Request, engine: &Engine) -> Vec<Choice> {
+fn start_and_end(request: &Request, engine: &Engine) -> Vec<Choice> {
     let mut choices = Vec::new();
     if request.detach {
         let why = "asked for; the container stays after its end, with its log";

@@ -65,7 +65,7 @@ pub struct Search<'a> {
     pub store: &'a Store,
     /// The engine, and its API if it has a service.
     pub engine: Option<(&'a Engine, Option<&'a Docker>)>,
-    /// Is told what happens.
+    /// Is called with what happens.
     pub on: &'a (dyn Fn(Progress<'_>) + Sync),
 }
 
@@ -242,10 +242,10 @@ pub async fn in_engine(
     }
     // Podman without its service tells only its own command.
     let path = program::on_path(engine.kind.program()).into_iter().next();
-    let told = path
+    let read = path
         .and_then(|path| program::output(&path, &["image", "inspect", "--format", "json", name]));
-    let told: Option<Value> = told.and_then(|text| serde_json::from_str(&text).ok());
-    Ok(told.as_ref().and_then(|all| all.get(0)).map(|image| {
+    let document: Option<Value> = read.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(document.as_ref().and_then(|all| all.get(0)).map(|image| {
         let texts = |value: &Value| value.as_str().map(str::to_owned);
         let env = image["Config"]["Env"].as_array().into_iter().flatten();
         let labels = image["Config"]["Labels"].as_object().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What an engine is told of a container: by arguments of its command, or by a request to its API.
+//! What an engine is asked for a container: by arguments of its command, or by a request to its API.
 
 use crate::request::{Port, Variable};
 use crate::shared_memory;

@@ -73,7 +73,7 @@ pub(super) fn added(stack: &Stack) -> Result<Vec<Added>, Diagnostic> {
     files.map(read).collect()
 }
 
-/// Why a folder is no app.
+/// Why a folder cannot be an app.
 enum Fault {
     Unreadable { path: PathBuf, why: String },
     NotUtf8 { path: PathBuf },

@@ -140,8 +140,8 @@ impl Diagnostic {
         self
     }
 
-    /// Advises to write the nearest name. `check --fix` does so if no other is as near. As it was, if none is near.
-    pub fn meant<'a>(
+    /// Advises to write the nearest name, as a fix if no other name is as near. Changes nothing if no name is near.
+    pub fn suggest<'a>(
         self,
         wrong: &str,
         span: Span,

@@ -271,7 +271,7 @@ pub fn library_can_come_so(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .recipes
             .get(library.name.value.as_str())
             .copied();
-        ways(case, library, recipe, findings);
+        check_wheel_or_source(case, library, recipe, findings);
         file_fits(case, library, findings);
         if let Some(recipe) = recipe {
             refusals(case, library, recipe, findings);
@@ -279,7 +279,7 @@ pub fn library_can_come_so(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn ways(
+fn check_wheel_or_source(
     case: &Case<'_>,
     library: &Library,
     recipe: Option<&Recipe>,

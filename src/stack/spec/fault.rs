@@ -15,7 +15,7 @@ pub(crate) fn structural(error: &YamlError, text: &str) -> Diagnostic {
         } => {
             let d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
             let d = d
-                .meant(field, span, expected.iter().copied())
+                .suggest(field, span, expected.iter().copied())
                 .or_help(|| format!("valid keys here: {}", expected.join(", ")));
             at(d).label("not a key of a stack")
         }
@@ -47,7 +47,7 @@ pub(crate) fn structural(error: &YamlError, text: &str) -> Diagnostic {
         } => {
             let message = format!("`{variant}` is none of {}", expected.join(", "));
             let d = Diagnostic::error(codes::WRONG_TYPE, message);
-            at(d.meant(variant, span, expected.iter().copied()))
+            at(d.suggest(variant, span, expected.iter().copied()))
         }
         YamlError::AliasError { error, .. } => structural(error, text),
         other => {

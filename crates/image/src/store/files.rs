@@ -46,7 +46,7 @@ pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
     })
 }
 
-/// Removes a file. A missing file is no error.
+/// Removes a file. A missing file is not an error.
 pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

@@ -77,7 +77,7 @@ impl Sandbox {
         drop(session);
         let _ = child.wait().await;
         Outputs::end(copies);
-        match answer.map_err(setup("hear of the program"))? {
+        match answer.map_err(setup("receive the program's state"))? {
             Some(Message::Ended(outcome)) => Ok(outcome),
             Some(Message::Failed(fault)) => Err(SandboxError::from_fault(fault)),
             Some(Message::Tried(_) | Message::Removed | Message::Archived) | None => {

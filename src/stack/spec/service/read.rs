@@ -353,7 +353,7 @@ impl Checker<'_> {
             .iter()
             .map(|name| format!("SIG{name}"))
             .collect::<Vec<_>>();
-        let meant = fault.meant(&signal.value, signal.span, names.iter().map(String::as_str));
+        let meant = fault.suggest(&signal.value, signal.span, names.iter().map(String::as_str));
         self.push(
             signal.span,
             meant.or_help(|| "`SIGTERM` is the usual one".to_owned()),

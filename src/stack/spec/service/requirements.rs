@@ -431,7 +431,7 @@ impl<'a> Lines<'a> {
         Self { shown, lines }
     }
 
-    /// Returns the index of the first line from `from` on that is no comment and is as wanted.
+    /// Returns the index of the first line from `from` on that is not a comment and that `is_wanted` accepts.
     fn find(&self, from: usize, is_wanted: impl Fn(&str) -> bool) -> Option<usize> {
         let mut lines = self.lines.iter().enumerate().skip(from);
         let found = lines.find(|(_, line)| !line.starts_with('#') && is_wanted(line));
