@@ -1,4 +1,4 @@
-//! What an engine is asked for a container: by arguments of its command, or by a request to its API.
+//! The settings of a container, as arguments of an engine's command or as fields of a request to its API.
 
 use crate::request::{Port, Variable};
 use crate::shared_memory;

@@ -33,7 +33,7 @@ impl Docker {
         let id = self.created(request, false).await?;
         match self.started(&id).await {
             Ok(()) => Ok(id),
-            // What never ran has nothing to tell.
+            // A container that never ran has no output and no status to keep.
             Err(error) => {
                 remove(self.clone(), id).await;
                 Err(error)
