@@ -1,7 +1,7 @@
 //! The device code of one object by module; a module has the same kernels for one or more SMs.
 
 use stackforge_binary::elf::Object;
-use stackforge_binary::fatbin::{self, Entry, FatbinError, Kind, Place};
+use stackforge_binary::fatbin::{self, CodeKind, Entry, FatbinError, Place};
 use stackforge_binary::source::Source;
 use stackforge_stack::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,14 +44,14 @@ impl Code {
             };
             let module = containers.module(entry.container);
             match entry.kind {
-                Kind::Sass => {
+                CodeKind::Sass => {
                     module.sass.insert(entry.sm);
                 }
-                Kind::Ptx => {
+                CodeKind::Ptx => {
                     let (sm, isa) = (entry.sm, entry.version);
                     module.ptx.insert(Ptx { sm, isa });
                 }
-                Kind::Nvvm | Kind::Other(_) => {}
+                CodeKind::Nvvm | CodeKind::Other(_) => {}
             }
         }
         let (loaded, relocatable) = (loaded.finish(), relocatable.finish());

@@ -10,7 +10,7 @@ use super::packages::below;
 use super::packed::{Again, Packed, is_wheel};
 use super::stream::{KeepRanges, Passed, pass};
 use super::system::System;
-use super::tree::{Kind, LONGEST_TEXT, MOST_TEXT, Tree, TreeError, is_text};
+use super::tree::{LONGEST_TEXT, MOST_TEXT, Tree, TreeError, TreeKind, is_text};
 use stackforge_binary::tar;
 use stackforge_binary::tar::{Header, Reader};
 use stackforge_image::oci::merge::{Member, MergeError};
@@ -45,7 +45,7 @@ pub type Fault = Box<dyn Error + Send + Sync>;
 
 /// The content of one layer, by the number of the tar's member.
 #[derive(Default)]
-struct Layer {
+struct LayerContent {
     headers: Vec<Header>,
     items: BTreeMap<usize, Item>,
     damaged: BTreeMap<usize, String>,
@@ -55,7 +55,7 @@ struct Layer {
 
 /// What the audit needs of a layer, read from its tar once.
 pub struct LayerReading {
-    layer: Layer,
+    layer: LayerContent,
     /// Members of which parts are missing that were not kept.
     again: BTreeMap<usize, Wanted>,
     /// Bytes of its headers in memory.
@@ -96,7 +96,7 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
     let system = System::of_image(&seen.texts, image.env());
     let tree = Tree {
         name: image.name().to_owned(),
-        kind: Kind::Image,
+        kind: TreeKind::Image,
         paths: seen.paths,
         mount: String::new(),
         python: None,
@@ -122,7 +122,7 @@ fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
     let mut names: BTreeMap<Member, String> = BTreeMap::new();
     let of_python = |path: &str| below(path) != path;
     for (path, node) in files {
-        if node.header.kind != tar::Kind::File {
+        if node.header.kind != tar::MemberKind::File {
             continue;
         }
         let name = names.entry(node.content).or_insert_with(|| path.clone());
@@ -135,14 +135,14 @@ fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
 
 impl MergedLayers {
     /// Takes the next file, in the order of paths.
-    fn take(&mut self, path: String, node: &Node, layers: &mut [Layer]) {
+    fn take(&mut self, path: String, node: &Node, layers: &mut [LayerContent]) {
         match node.header.kind {
-            tar::Kind::SymLink => {
+            tar::MemberKind::SymLink => {
                 let to = node.header.link.clone().unwrap_or_default();
                 self.links.insert(path, to);
                 return;
             }
-            tar::Kind::File => {}
+            tar::MemberKind::File => {}
             _ => return,
         }
         if let Some(name) = self.names.get(&node.content).filter(|name| **name != path) {
@@ -171,7 +171,7 @@ impl MergedLayers {
     }
 }
 
-fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
+fn read_layers(image: &dyn Image) -> Vec<Result<LayerContent, Fault>> {
     let count = image.layers();
     let (next, headers) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let done = Mutex::new(BTreeMap::new());
@@ -195,7 +195,11 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
 }
 
 /// Reads a layer. `headers` counts the bytes of headers in memory for all layers.
-fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<Layer, Fault> {
+fn read_layer(
+    image: &dyn Image,
+    index: usize,
+    headers: &AtomicUsize,
+) -> Result<LayerContent, Fault> {
     let LayerReading {
         mut layer,
         mut again,
@@ -246,7 +250,7 @@ impl LayerReading {
 
     /// `all` counts the bytes of headers in memory for all layers.
     fn counted(tar: impl Read, all: &AtomicUsize) -> Result<Self, Fault> {
-        let (mut layer, mut headers) = (Layer::default(), 0);
+        let (mut layer, mut headers) = (LayerContent::default(), 0);
         // Index of the directory that the previous members repeated.
         let mut last: Option<usize> = None;
         let mut text_left = MOST_TEXT;
@@ -264,7 +268,7 @@ impl LayerReading {
                 return Err(MergeError::Many.into());
             }
             // Keep a repeated directory once, so that repetitions take no memory.
-            if header.kind == tar::Kind::Directory {
+            if header.kind == tar::MemberKind::Directory {
                 let same = |at: &usize| layer.headers[*at].path == header.path;
                 match last.filter(same) {
                     Some(_) => {
@@ -277,16 +281,16 @@ impl LayerReading {
             } else {
                 last = None;
             }
-            if header.kind == tar::Kind::File && is_text(&header.path) {
+            if header.kind == tar::MemberKind::File && is_text(&header.path) {
                 let mut text = Vec::new();
                 let most = LONGEST_TEXT.min(text_left);
                 (&mut entry).take(most).read_to_end(&mut text)?;
                 text_left -= text.len() as u64;
                 let text = String::from_utf8_lossy(&text).into_owned();
                 layer.texts.insert(member, text);
-            } else if header.kind == tar::Kind::File && is_wheel(&header.path) {
+            } else if header.kind == tar::MemberKind::File && is_wheel(&header.path) {
                 layer.unpack(member, &header.path, &mut entry, None, &mut again);
-            } else if header.kind == tar::Kind::File {
+            } else if header.kind == tar::MemberKind::File {
                 let passed = pass(&header.path, header.size, &mut entry, KeepRanges::default())?;
                 layer.take(member, passed, &mut again);
             }
@@ -300,7 +304,7 @@ impl LayerReading {
     }
 }
 
-impl Layer {
+impl LayerContent {
     fn take(&mut self, member: usize, passed: Passed, again: &mut BTreeMap<usize, Wanted>) {
         match passed {
             Passed::Other => {}

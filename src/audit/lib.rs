@@ -82,7 +82,7 @@ pub struct Audit {
     /// Whether no finding is an error.
     pub ok: bool,
     pub target: String,
-    pub kind: tree::Kind,
+    pub kind: tree::TreeKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonVersion>,
     /// Objects in the order of their paths.

@@ -6,7 +6,7 @@
 use super::code::Code;
 use super::ties::Ties;
 use super::tree::{TreeError, split};
-use stackforge_binary::elf::{self, ElfError, Kind, Machine, Object};
+use stackforge_binary::elf::{self, ElfError, Machine, Object, ObjectType};
 use stackforge_binary::fatbin::{self, FatbinError};
 use stackforge_binary::source::{ReadError, Source, array};
 use std::ops::Range;
@@ -86,7 +86,7 @@ pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreada
     };
     let loads = match object.machine {
         Machine::X86_64 | Machine::Aarch64 => {
-            matches!(object.kind, Kind::Shared | Kind::Executable)
+            matches!(object.kind, ObjectType::Shared | ObjectType::Executable)
         }
         Machine::Cuda => true,
         Machine::Other(_) => false,

@@ -3,7 +3,7 @@
 //! In: an [`Audit`]. Out: one run with the rules of its findings. A file of a directory is an artifact of its
 //! own; an object in a wheel is a logical location of the wheel.
 
-use super::tree::Kind;
+use super::tree::TreeKind;
 use super::{Audit, Finding};
 use serde_json::{Value, json};
 use stackforge_stack::diag::{Code, Severity};
@@ -75,10 +75,10 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code], from: &Path) -> Valu
         Severity::Note => "note",
     };
     let artifact = match audit.kind {
-        Kind::Directory => format!("{}/{}", audit.target.trim_end_matches('/'), finding.object),
+        TreeKind::Directory => format!("{}/{}", audit.target.trim_end_matches('/'), finding.object),
         _ => audit.target.clone(),
     };
-    let inside = !matches!(audit.kind, Kind::Directory | Kind::Object);
+    let inside = !matches!(audit.kind, TreeKind::Directory | TreeKind::Object);
     // An object has no lines, but viewers require one.
     let mut location = json!({
         "physicalLocation": {

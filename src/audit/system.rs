@@ -3,7 +3,7 @@
 //! In: `--sysroot`, a directory that is a root file system itself, or an image. Out: [`System`]. Without any
 //! of these, the libraries that a base usually provides are assumed.
 
-use super::tree::{Kind, Tree, TreeError};
+use super::tree::{Tree, TreeError, TreeKind};
 use stackforge_binary::elf::{Machine, Object};
 use stackforge_binary::source::{FileSource, array, u16_at};
 use stackforge_types::root::Root;
@@ -28,7 +28,7 @@ pub struct System {
 impl System {
     /// Returns the system of the tree at `target`.
     pub fn of(tree: &Tree, target: &Path, sysroot: Option<&Path>) -> Result<Self, TreeError> {
-        let own = tree.kind == Kind::Directory && is_root(tree);
+        let own = tree.kind == TreeKind::Directory && is_root(tree);
         let Some(path) = sysroot.or(own.then_some(target)) else {
             return Ok(Self {
                 mount: tree.mount.clone(),

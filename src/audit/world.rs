@@ -7,7 +7,7 @@ use super::inventory::Inventory;
 use super::object::Item;
 use super::packages::{below, package};
 use super::system::System;
-use super::tree::{Kind, Tree, normal, split};
+use super::tree::{Tree, TreeKind, normal, split};
 use stackforge_binary::elf::{Machine, Version, newest};
 use stackforge_stack::catalog::{Catalog, Loader};
 use std::collections::BTreeMap;
@@ -151,5 +151,5 @@ fn is_environment(tree: &Tree) -> bool {
     let named = ["site-packages", "dist-packages"]
         .iter()
         .any(|n| tree.name.trim_end_matches('/').ends_with(n));
-    tree.kind == Kind::Directory && (named || tree.paths.iter().any(|p| torch(p) || inside(p)))
+    tree.kind == TreeKind::Directory && (named || tree.paths.iter().any(|p| torch(p) || inside(p)))
 }

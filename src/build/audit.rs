@@ -2,7 +2,7 @@
 
 use super::BuildError;
 use stackforge_audit::{self as audit, Audit, Fault, Gpu, Image, Promise, Question, Target};
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::{Docker, Files};
 use stackforge_image::store::Store;
@@ -257,7 +257,7 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<CompiledWheel>, Buil
         let Some((library, name)) = path.split_once('/') else {
             continue;
         };
-        if entry.header.kind != Kind::File || !name.ends_with(".whl") || name.contains('/') {
+        if entry.header.kind != MemberKind::File || !name.ends_with(".whl") || name.contains('/') {
             continue;
         }
         let blob = store.put(&mut entry, None)?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stackforge_build::Output;
-use stackforge_distribute::evidence::Kind;
+use stackforge_distribute::evidence::EvidenceKind;
 use stackforge_distribute::pull::Place;
 use stackforge_gpu::DriverVersion;
 use stackforge_run::{Gpus, Port, Variable, Volume};
@@ -632,7 +632,7 @@ pub struct InspectArgs {
     pub platform: Option<Platform>,
     /// Print one attached document: spdx, cyclonedx, provenance, audit or validation
     #[arg(long, value_name = "KIND", conflicts_with = "json")]
-    pub print: Option<Kind>,
+    pub print: Option<EvidenceKind>,
     /// Print it only if this public key has signed it: a PEM file, or `env://NAME`
     #[arg(long, value_name = "KEY", requires = "print")]
     pub key: Option<String>,

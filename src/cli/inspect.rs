@@ -7,7 +7,9 @@ use super::audit::target::Target;
 use super::output::{Failure, json, print, print_document};
 use super::session::runtime;
 use stackforge_distribute::evidence;
-use stackforge_distribute::evidence::{EvidenceError, Found, Inspection, Kind, PublicKey, Trust};
+use stackforge_distribute::evidence::{
+    EvidenceError, EvidenceKind, Found, Inspection, PublicKey, Trust,
+};
 use stackforge_engine::ImageSize;
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
@@ -73,7 +75,7 @@ fn in_registry(common: &Common, args: &InspectArgs, name: &str) -> Result<Inspec
 }
 
 /// Prints one attached document unchanged.
-fn document(common: &Common, args: &InspectArgs, name: &str, kind: Kind) -> Outcome {
+fn document(common: &Common, args: &InspectArgs, name: &str, kind: EvidenceKind) -> Outcome {
     let reference = Reference::from_str(name)?;
     let config = Config::load()?;
     let mirror = config.registries.get(reference.host()).cloned();

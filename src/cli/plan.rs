@@ -10,7 +10,7 @@ use stackforge_build::last::{self, Changed};
 use stackforge_build::native::planned;
 use stackforge_build::{EngineNeed, wants};
 use stackforge_image::store::Store;
-use stackforge_plan::{Kind, Op, Plan, Step, StepId};
+use stackforge_plan::{Op, OpKind, Plan, Step, StepId};
 use stackforge_stack::catalog::DistributionKind;
 use stackforge_stack::rules::{Decision, Machine};
 use stackforge_types::{Digest, Platform, PythonVersion, printable};
@@ -153,7 +153,7 @@ struct StepDocument<'a> {
     id: &'a StepId,
     inputs: &'a [StepId],
     key: &'a Digest,
-    kind: Kind,
+    kind: OpKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     op: &'a Op,

@@ -22,8 +22,8 @@ pub use layers::{below_builders, wheel_layers};
 pub use make::{PlanError, plan};
 pub use native::{LEVEL, Native};
 pub use op::{
-    Added, App, AppFile, AppSource, Base, Bytecode, Environment, HOME, Image, Layer, LayerWheel,
-    Member, Op, Packages, Project, Runtime, Service, Tools, Validate, WheelLayer,
+    Added, App, AppFile, AppSource, Base, Bytecode, Environment, HOME, Image, LayerWheel, Member,
+    Op, Packages, Project, Runtime, Service, StitchedLayer, Tools, Validate, WheelLayer,
 };
 pub use own::Own;
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum OpKind {
     Fetch,
     Compile,
     Layer,
@@ -71,7 +71,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
     pub id: StepId,
-    pub kind: Kind,
+    pub kind: OpKind,
     pub key: Digest,
     /// Whether the store records its output as existing.
     pub cached: bool,
@@ -86,7 +86,7 @@ pub struct Step {
 }
 
 impl Step {
-    fn new(id: StepId, kind: Kind, op: Op, inputs: BTreeMap<String, String>) -> Self {
+    fn new(id: StepId, kind: OpKind, op: Op, inputs: BTreeMap<String, String>) -> Self {
         let canonical = serde_json::json!({
             "format": FORMAT,
             "kind": kind,

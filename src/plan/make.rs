@@ -3,7 +3,7 @@
 use super::compile::compile;
 use super::own::Own;
 use super::{
-    Base as BaseOp, Bytecode, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId,
+    Base as BaseOp, Bytecode, Compile, Image as ImageOp, Op, OpKind, Plan, Runtime, Step, StepId,
     Tools, Validate, below_builders, rounds, source_text, wheel_layers,
 };
 use stackforge_stack::catalog::{Catalog, Check, Image, Recipe, templates_in};
@@ -371,7 +371,7 @@ impl<'a> Steps<'a> {
         } else {
             None
         };
-        let mut step = Step::new(StepId::Base, Kind::Image, Op::Base(base), inputs);
+        let mut step = Step::new(StepId::Base, OpKind::Image, Op::Base(base), inputs);
         step.note = note;
         self.add(step);
     }
@@ -385,7 +385,7 @@ impl<'a> Steps<'a> {
             packages: lock.builder_packages.clone(),
             compile_cache,
         };
-        let step = Step::new(StepId::Tools, Kind::Fetch, Op::Tools(tools), inputs);
+        let step = Step::new(StepId::Tools, OpKind::Fetch, Op::Tools(tools), inputs);
         self.add(step);
     }
 
@@ -400,7 +400,7 @@ impl<'a> Steps<'a> {
             inputs.insert("environment".into(), templates_digest("steps/venv.sh"));
             inputs.extend(self.last());
             let id = StepId::Wheels(layer.group);
-            let made = self.add(Step::new(id, Kind::Layer, Op::Wheels(layer), inputs));
+            let made = self.add(Step::new(id, OpKind::Layer, Op::Wheels(layer), inputs));
             if n < below {
                 from = Some(made);
             }
@@ -450,7 +450,7 @@ impl<'a> Steps<'a> {
             lock.packages.clone()
         };
         let op = Op::Runtime(Runtime { packages, slim });
-        self.add(Step::new(StepId::Runtime, Kind::Layer, op, inputs));
+        self.add(Step::new(StepId::Runtime, OpKind::Layer, op, inputs));
     }
 
     /// Adds the byte code of all that is installed. No compile depends on it.
@@ -461,7 +461,7 @@ impl<'a> Steps<'a> {
             of: None,
             runs: true,
         });
-        self.add(Step::new(StepId::Bytecode, Kind::Layer, op, inputs));
+        self.add(Step::new(StepId::Bytecode, OpKind::Layer, op, inputs));
     }
 
     fn validate(&mut self, spec: serde_json::Value) {
@@ -472,7 +472,7 @@ impl<'a> Steps<'a> {
             Digest::of(spec.to_string().as_bytes()).to_string(),
         );
         let op = Op::Validate(Validate { spec });
-        self.add(Step::new(StepId::Validate, Kind::Validate, op, inputs));
+        self.add(Step::new(StepId::Validate, OpKind::Validate, op, inputs));
     }
 
     fn image(&mut self, image: ImageOp) {
@@ -482,7 +482,7 @@ impl<'a> Steps<'a> {
         inputs.insert("template".into(), templates_digest("Dockerfile.hbs"));
         self.add(Step::new(
             StepId::Image,
-            Kind::Image,
+            OpKind::Image,
             Op::Image(image),
             inputs,
         ));
@@ -503,21 +503,21 @@ impl<'a> Steps<'a> {
                     .map(|(_, key)| ("environment".into(), key.clone())),
             );
             let op = Op::Project(Box::new(project));
-            self.add(Step::new(StepId::Project, Kind::Compile, op, inputs));
+            self.add(Step::new(StepId::Project, OpKind::Compile, op, inputs));
         }
         if !own.app.is_empty() {
             let mut inputs = own.app.inputs();
             inputs.extend(below(self));
             inputs.extend(image);
             let op = Op::App(Box::new(own.app));
-            let mut step = Step::new(StepId::App, Kind::Layer, op, inputs);
+            let mut step = Step::new(StepId::App, OpKind::Layer, op, inputs);
             step.note = own.note;
             self.add(step);
         }
         let mut inputs = own.service.inputs();
         inputs.extend(below(self));
         let op = Op::Service(Box::new(own.service));
-        self.add(Step::new(StepId::Service, Kind::Image, op, inputs));
+        self.add(Step::new(StepId::Service, OpKind::Image, op, inputs));
     }
 
     fn compile(
@@ -565,7 +565,7 @@ impl<'a> Steps<'a> {
             note.push_str(&format!("; {proven}"));
         }
         let id = StepId::compile(&compile.library);
-        let mut step = Step::new(id, Kind::Compile, Op::Compile(Box::new(compile)), inputs);
+        let mut step = Step::new(id, OpKind::Compile, Op::Compile(Box::new(compile)), inputs);
         step.note = Some(note);
         self.add(step);
     }

@@ -5,8 +5,8 @@
 
 use super::make::{BYTECODE, Inputs, chain, templates_digest};
 use super::{
-    Bytecode, Environment, HOME, Kind, Layer, LayerWheel, Op, Packages, Plan, Step, StepId,
-    Validate,
+    Bytecode, Environment, HOME, LayerWheel, Op, OpKind, Packages, Plan, Step, StepId,
+    StitchedLayer, Validate,
 };
 use stackforge_debian::{configure, finish};
 use stackforge_image::layer::{Limits, Part, group};
@@ -109,9 +109,9 @@ impl Layers<'_> {
 
     fn add(&mut self, id: StepId, op: Op, inputs: Inputs, after: Vec<StepId>) {
         let kind = match &op {
-            Op::Validate(_) => Kind::Validate,
-            Op::Image(_) | Op::Service(_) => Kind::Image,
-            _ => Kind::Layer,
+            Op::Validate(_) => OpKind::Validate,
+            Op::Image(_) | Op::Service(_) => OpKind::Image,
+            _ => OpKind::Layer,
         };
         let mut step = Step::new(id, kind, op, inputs);
         step.after = after;
@@ -273,7 +273,12 @@ impl Layers<'_> {
             _ => StepId::SmallWheels(first),
         };
         let prune = prunes.then(|| plan.sm.clone());
-        self.add(id, Op::Layer(Layer { wheels, prune }), inputs, after);
+        self.add(
+            id,
+            Op::Layer(StitchedLayer { wheels, prune }),
+            inputs,
+            after,
+        );
     }
 
     /// Adds the byte code of Python's own library and of that of OS packages.
@@ -328,7 +333,7 @@ impl Layers<'_> {
 
     /// Adds the validation and the image itself.
     fn last(&mut self) {
-        let layers = |s: &&Step| s.kind == Kind::Layer || s.id == StepId::Base;
+        let layers = |s: &&Step| s.kind == OpKind::Layer || s.id == StepId::Base;
         let below: Vec<(StepId, (String, String))> = (self.done.iter().filter(layers))
             .map(|s| (s.id.clone(), chain(s)))
             .collect();

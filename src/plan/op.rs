@@ -29,7 +29,7 @@ pub enum Op {
     /// Makes the layer with the empty Python environment.
     Environment(Environment),
     /// Makes a layer of wheels.
-    Layer(Layer),
+    Layer(StitchedLayer),
     /// Makes byte code of installed Python files.
     Bytecode(Bytecode),
     /// Imports and tries the libraries.
@@ -107,7 +107,7 @@ pub enum Member {
 
 /// A layer of wheels, which are stitched to it without recompressing.
 #[derive(Debug, Clone, Serialize)]
-pub struct Layer {
+pub struct StitchedLayer {
     pub wheels: Vec<LayerWheel>,
     /// SMs whose device code stays, with symbols and debug information removed. `None` if nothing is pruned.
     pub prune: Option<Vec<Sm>>,

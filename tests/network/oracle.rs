@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use support::wheels;
 
 use stackforge_binary::elf::{self, Linkage, Object, SearchPath, Version};
-use stackforge_binary::fatbin::{self, Kind};
+use stackforge_binary::fatbin::{self, CodeKind};
 use stackforge_binary::source::{FileSource, Source, array};
 use stackforge_binary::zip::Archive;
 use wheels::download;
@@ -83,10 +83,10 @@ fn found_code(object: &Object, source: &mut impl Source) -> Counts {
     for entry in fatbin::entries(object, source) {
         let entry = entry.unwrap();
         let kind = match entry.kind {
-            Kind::Sass => "elf",
-            Kind::Ptx => "ptx",
-            Kind::Nvvm => "nvvm",
-            Kind::Other(_) => "other",
+            CodeKind::Sass => "elf",
+            CodeKind::Ptx => "ptx",
+            CodeKind::Nvvm => "nvvm",
+            CodeKind::Other(_) => "other",
         };
         let key = format!("{kind} sm_{}", entry.sm.digits());
         *counts.entry(key).or_default() += 1;

@@ -3,7 +3,7 @@
 
 use std::io::{Cursor, Read as _};
 
-use stackforge_binary::tar::{Header, Kind, MOST_NAME, Reader, TarError};
+use stackforge_binary::tar::{Header, MOST_NAME, MemberKind, Reader, TarError};
 use stackforge_image::oci::Merge;
 
 pub fn tar(bytes: &[u8]) {
@@ -46,9 +46,9 @@ fn check(header: &Header) {
     assert!(path.is_empty() || path.split('/').all(|p| !matches!(p, "" | "." | "..")));
     // A byte that is not text stands as four.
     assert!(path.len() as u64 <= 4 * MOST_NAME);
-    assert!(!path.contains('\0') && (!path.is_empty() || header.kind == Kind::Directory));
-    assert!(header.kind == Kind::File || header.size == 0);
-    let linked = matches!(header.kind, Kind::HardLink | Kind::SymLink);
+    assert!(!path.contains('\0') && (!path.is_empty() || header.kind == MemberKind::Directory));
+    assert!(header.kind == MemberKind::File || header.size == 0);
+    let linked = matches!(header.kind, MemberKind::HardLink | MemberKind::SymLink);
     assert_eq!(header.link.is_some(), linked);
     assert!(header.mode <= 0o7777);
 }
@@ -68,9 +68,9 @@ fn merge(members: &[(Header, u64)]) {
     let files = merge.finish();
     assert!(files.len() <= members.len());
     for (path, node) in &files {
-        assert!(node.layer < 2 && node.header.kind != Kind::HardLink);
+        assert!(node.layer < 2 && node.header.kind != MemberKind::HardLink);
         assert!(path.split('/').all(|p| !matches!(p, "" | "." | "..")));
-        let file = node.header.kind != Kind::Directory;
+        let file = node.header.kind != MemberKind::Directory;
         let below = format!("{path}/");
         let next = files.range(below.clone()..).next();
         assert!(!file || next.is_none_or(|(next, _)| !next.starts_with(&below)));

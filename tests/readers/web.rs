@@ -36,7 +36,10 @@ pub fn page(bytes: &[u8]) {
     for media in ["application/vnd.pypi.simple.v1+json", "text/html"] {
         for listed in simple::read(bytes, Some(media), &url, "x").unwrap_or_default() {
             assert!(listed.url.fragment().is_none() || media.ends_with("json"));
-            assert_eq!(simple::Kind::parse(&listed.file, "x"), Some(listed.kind));
+            assert_eq!(
+                simple::PackageFile::parse(&listed.file, "x"),
+                Some(listed.kind)
+            );
         }
     }
 }

@@ -11,7 +11,7 @@ use tar::EntryType;
 const MAX_NAME: u64 = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PackedKind {
     Directory,
     File {
         size: u64,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 pub(crate) struct Member {
     /// Path without leading `./` or trailing `/`; empty for the root.
     pub path: String,
-    pub kind: Kind,
+    pub kind: PackedKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
     pub uid: u64,
@@ -87,12 +87,12 @@ pub(crate) fn for_each_member<E: From<MemberError>>(
         };
         let size = header.entry_size().map_err(MemberError::from)?;
         let kind = match kind {
-            EntryType::Directory => Kind::Directory,
-            EntryType::Regular | EntryType::Continuous => Kind::File { size },
-            EntryType::Symlink => Kind::Symlink {
+            EntryType::Directory => PackedKind::Directory,
+            EntryType::Regular | EntryType::Continuous => PackedKind::File { size },
+            EntryType::Symlink => PackedKind::Symlink {
                 target: symlink_target(&path, link()?)?,
             },
-            EntryType::Link => Kind::Hardlink {
+            EntryType::Link => PackedKind::Hardlink {
                 target: clean(&link()?)?,
             },
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
@@ -100,10 +100,10 @@ pub(crate) fn for_each_member<E: From<MemberError>>(
             }
             _ => return Err(refuse("its type is none that dpkg writes").into()),
         };
-        if !matches!(kind, Kind::File { .. }) && size != 0 {
+        if !matches!(kind, PackedKind::File { .. }) && size != 0 {
             return Err(refuse("it has content and is not a file").into());
         }
-        if path.is_empty() && kind != Kind::Directory {
+        if path.is_empty() && kind != PackedKind::Directory {
             return Err(refuse("the root is not a directory").into());
         }
         let member = Member {
@@ -254,16 +254,16 @@ pub(super) mod tests {
                 long[2..].trim_end_matches('/')
             ]
         );
-        assert_eq!(members[2].kind, Kind::File { size: 5 });
+        assert_eq!(members[2].kind, PackedKind::File { size: 5 });
         assert_eq!(
             members[3].kind,
-            Kind::Hardlink {
+            PackedKind::Hardlink {
                 target: "bin/a".into()
             }
         );
         assert_eq!(
             members[4].kind,
-            Kind::Symlink {
+            PackedKind::Symlink {
                 target: "../../x".into()
             }
         );

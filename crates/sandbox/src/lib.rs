@@ -33,7 +33,7 @@ use linux as own;
 pub use capabilities::{Answer, Capabilities};
 pub use error::SandboxError;
 #[cfg(target_os = "linux")]
-pub use linux::{Change, Kind, changes};
+pub use linux::{Change, ChangeKind, changes};
 pub use outcome::{Applied, End, Identity, Memory, Outcome};
 pub use own::{archive, child_main, probe, remove, supported};
 pub use request::{Archive, Limits, MOST_LAYERS, Mount, Network, OWN, Root, Sandbox, User, Writes};

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::{Code, KeepRanges, object, verdicts_for_sm};
-use stackforge_binary::elf::{Kind, Machine, Object, Unmapped, unmapped};
+use stackforge_binary::elf::{Machine, Object, ObjectType, Unmapped, unmapped};
 use stackforge_binary::fatbin::{self, Edit, Entry, Segment, rewrite};
 use stackforge_binary::source::{Once, ReadError, Source, Window};
 use stackforge_binary::zip::{Archive, Content, Member, Method, ZipError};
@@ -239,7 +239,7 @@ impl Found {
     fn read(name: &str, source: &mut dyn Source) -> Result<Self, Unreadable> {
         let object = Object::read(name, source, &fatbin::SECTIONS).map_err(|_| Unreadable)?;
         let host = matches!(object.machine, Machine::X86_64 | Machine::Aarch64);
-        if !host || !matches!(object.kind, Kind::Shared | Kind::Executable) {
+        if !host || !matches!(object.kind, ObjectType::Shared | ObjectType::Executable) {
             return Ok(Self::default());
         }
         let tables = unmapped(name, &mut *source).map_err(|_| Unreadable)?;

@@ -30,7 +30,7 @@ fn shown(bytes: &[u8]) -> Vec<String> {
     let containers = all.chunk_by(|a, b| a.container == b.container);
     let text = |entry: &Entry| {
         let kind = match entry.kind {
-            fatbin::Kind::Sass => "sm",
+            fatbin::CodeKind::Sass => "sm",
             _ => "ptx",
         };
         format!("{kind}_{}", entry.sm.digits())
@@ -100,7 +100,7 @@ fn everything_else_stays_where_it_was() {
     let (before, after) = (code_of(&old), code_of(&new));
     let kept = before
         .iter()
-        .filter(|e| e.sm.digits() == "90" && e.kind == fatbin::Kind::Sass);
+        .filter(|e| e.sm.digits() == "90" && e.kind == fatbin::CodeKind::Sass);
     for (was, is) in kept.zip(&after) {
         assert_eq!(was.container, is.container);
         let bytes =
@@ -287,7 +287,7 @@ proptest! {
         let best = |bytes: &[u8], container: u64, device: Sm, aligned: bool| {
             let own: Vec<Entry> = code_of(bytes).into_iter().filter(|e| e.container == container).collect();
             let of = |kind| own.iter().filter(move |e| e.kind == kind).map(|e| e.sm).collect::<Vec<_>>();
-            stackforge_gpu::coverage(&of(fatbin::Kind::Sass), &of(fatbin::Kind::Ptx), device, aligned)
+            stackforge_gpu::coverage(&of(fatbin::CodeKind::Sass), &of(fatbin::CodeKind::Ptx), device, aligned)
         };
         for entry in code_of(&old) {
             for sm in &sms {

@@ -4,7 +4,7 @@
 //! programming guide, "Application compatibility"). Equally fitting machine code, with and without a suffix,
 //! all stays. All PTX that the GPU could run stays, since a driver may be too old for the newest.
 
-use stackforge_binary::fatbin::{Entry, Kind};
+use stackforge_binary::fatbin::{CodeKind, Entry};
 use stackforge_gpu::{Coverage, coverage, ptx_runs, same, sass_runs};
 use stackforge_stack::spec::Sm;
 
@@ -22,7 +22,7 @@ pub fn wanted(entries: &[Entry], sms: &[Sm], rest: Rest) -> Vec<bool> {
         let own = of_container(container, sms);
         let none = !own.contains(&true) && rest == Rest::Whole;
         let stays = |(entry, own): (&Entry, bool)| {
-            own || none || !matches!(entry.kind, Kind::Sass | Kind::Ptx)
+            own || none || !matches!(entry.kind, CodeKind::Sass | CodeKind::Ptx)
         };
         all.extend(container.iter().zip(own).map(stays));
     }
@@ -31,8 +31,8 @@ pub fn wanted(entries: &[Entry], sms: &[Sm], rest: Rest) -> Vec<bool> {
 
 fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
     let of = |kind| entries.iter().filter(move |e| e.kind == kind).map(|e| e.sm);
-    let sass: Vec<Sm> = of(Kind::Sass).collect();
-    let ptx: Vec<Sm> = of(Kind::Ptx).collect();
+    let sass: Vec<Sm> = of(CodeKind::Sass).collect();
+    let ptx: Vec<Sm> = of(CodeKind::Ptx).collect();
     let mut stays = vec![false; entries.len()];
     for device in sms.iter().map(|sm| sm.base()) {
         // The driver may follow either set of rules.
@@ -40,11 +40,11 @@ fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
             let best = coverage(&sass, &ptx, device, aligned);
             let is_needed = |entry: &Entry| match best {
                 Coverage::Native(best) => {
-                    entry.kind == Kind::Sass
+                    entry.kind == CodeKind::Sass
                         && same(entry.sm, best)
                         && sass_runs(entry.sm, device, aligned)
                 }
-                Coverage::Jit(_) => entry.kind == Kind::Ptx && ptx_runs(entry.sm, device),
+                Coverage::Jit(_) => entry.kind == CodeKind::Ptx && ptx_runs(entry.sm, device),
                 Coverage::None => false,
             };
             for (stays, entry) in stays.iter_mut().zip(entries) {

@@ -9,7 +9,7 @@ use crate::missing::usual_machine;
 use crate::object::Item;
 use crate::tree::{normal, split};
 use crate::world::World;
-use stackforge_binary::elf::{Kind, Machine, Version};
+use stackforge_binary::elf::{Machine, ObjectType, Version};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +150,7 @@ fn foreign(world: &World<'_>, objects: &[&Item], machine: Machine, what: &str) -
         let file = split(&i.path).1;
         other
             && i.object.machine != machine
-            && i.object.kind == Kind::Shared
+            && i.object.kind == ObjectType::Shared
             && (file.ends_with(".so") || file.contains(".so."))
     };
     let twin = |i: &&&Item| {

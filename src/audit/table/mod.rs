@@ -7,7 +7,7 @@ use super::code::Ptx;
 use super::gpu::{self, Gpu, RunMode, Verdict, Verdicts, shown};
 use super::object::Item;
 use super::packages::package;
-use super::tree::{Kind, split};
+use super::tree::{TreeKind, split};
 use super::world::World;
 use super::{Audit, Finding};
 use serde::Serialize;
@@ -175,10 +175,10 @@ fn notes(audit: &Audit) -> String {
 
 fn header(audit: &Audit) -> String {
     let kind = match audit.kind {
-        Kind::Object => "object",
-        Kind::Wheel => "wheel",
-        Kind::Directory => "directory",
-        Kind::Image => "image",
+        TreeKind::Object => "object",
+        TreeKind::Wheel => "wheel",
+        TreeKind::Directory => "directory",
+        TreeKind::Image => "image",
     };
     let with_code = audit.objects.iter().filter(|r| r.has_code()).count();
     let count = audit.objects.len();

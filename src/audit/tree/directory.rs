@@ -1,6 +1,6 @@
 //! Reads a directory, or a single file, as a tree.
 
-use super::{Content, Contents, Kind, Tree, TreeError};
+use super::{Content, Contents, Tree, TreeError, TreeKind};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let (paths, contents) = Contents::sorted(files);
     let tree = Tree {
         name: target.display().to_string(),
-        kind: Kind::Directory,
+        kind: TreeKind::Directory,
         texts: contents.texts(&paths),
         paths,
         mount: String::new(),
@@ -48,7 +48,7 @@ pub fn single(target: &Path) -> (Tree, Contents) {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let tree = Tree {
         name: target.display().to_string(),
-        kind: Kind::Object,
+        kind: TreeKind::Object,
         paths: vec![name.into_owned()],
         mount: String::new(),
         python: None,

@@ -28,7 +28,7 @@ const LONGEST_PATH: usize = 4095;
 pub struct Tree {
     /// Name of the target, as the user typed it.
     pub name: String,
-    pub kind: Kind,
+    pub kind: TreeKind,
     /// Paths of the files, sorted.
     pub paths: Vec<String>,
     /// Absolute path of the tree in its system, empty for the root.
@@ -42,7 +42,7 @@ pub struct Tree {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TreeKind {
     Object,
     Wheel,
     Directory,

@@ -1,6 +1,6 @@
 //! Reads a wheel as the tree that it installs, below a site-packages directory.
 
-use super::{Content, Contents, Kind, Tree, TreeError};
+use super::{Content, Contents, Tree, TreeError, TreeKind};
 use stackforge_binary::source::FileSource;
 use stackforge_binary::zip::{Archive, Member};
 use stackforge_types::wheel::WheelName;
@@ -30,7 +30,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     );
     let tree = Tree {
         name: shown,
-        kind: Kind::Wheel,
+        kind: TreeKind::Wheel,
         texts: contents.texts(&paths),
         paths,
         mount: SITE_PACKAGES.to_owned(),

@@ -103,7 +103,7 @@ impl NativeBuilder<'_, '_> {
     fn of_wheels(
         &mut self,
         step: &Step,
-        wheels: &plan::Layer,
+        wheels: &plan::StitchedLayer,
         below: &[Layer],
         runner: &Runner,
         inputs: &Inputs,
@@ -138,7 +138,12 @@ impl NativeBuilder<'_, '_> {
     }
 
     /// Lays the Python files of a layer of wheels below `tree` and returns how many there are.
-    fn sources(&self, of: &plan::Layer, inputs: &Inputs, tree: &Path) -> Result<usize, BuildError> {
+    fn sources(
+        &self,
+        of: &plan::StitchedLayer,
+        inputs: &Inputs,
+        tree: &Path,
+    ) -> Result<usize, BuildError> {
         let spec = self.spec();
         let opened = self.opened(of, inputs)?;
         let unchanged = BTreeMap::new();

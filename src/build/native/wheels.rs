@@ -132,7 +132,7 @@ impl NativeBuilder<'_, '_> {
     pub fn wheels(
         &mut self,
         step: &Step,
-        layer: &plan::Layer,
+        layer: &plan::StitchedLayer,
         inputs: &Inputs,
     ) -> Result<Layer, BuildError> {
         let wheels = self.of_layer(layer, inputs)?;
@@ -142,14 +142,18 @@ impl NativeBuilder<'_, '_> {
     /// Opens the wheels of a layer.
     pub fn opened(
         &self,
-        layer: &plan::Layer,
+        layer: &plan::StitchedLayer,
         inputs: &Inputs,
     ) -> Result<Vec<Wheel<FileSource>>, BuildError> {
         let wheels = self.of_layer(layer, inputs)?;
         wheels.iter().map(open).collect()
     }
 
-    fn of_layer(&self, layer: &plan::Layer, inputs: &Inputs) -> Result<Vec<Fetched>, BuildError> {
+    fn of_layer(
+        &self,
+        layer: &plan::StitchedLayer,
+        inputs: &Inputs,
+    ) -> Result<Vec<Fetched>, BuildError> {
         let fetched = |wheel: &LayerWheel| match &wheel.file {
             None => compiled(self.plan, &wheel.name, &wheel.version, self.options),
             Some(file) => {
@@ -168,7 +172,7 @@ impl NativeBuilder<'_, '_> {
             Op::Layer(layer) => Some(layer),
             _ => None,
         });
-        let layers: Vec<&plan::Layer> = layers.collect();
+        let layers: Vec<&plan::StitchedLayer> = layers.collect();
         if layers.len() < 2 {
             return Ok(());
         }
@@ -229,7 +233,7 @@ impl NativeBuilder<'_, '_> {
 
     fn stitch(
         &mut self,
-        layer: &plan::Layer,
+        layer: &plan::StitchedLayer,
         wheels: &[Fetched],
         file: &File,
     ) -> Result<Layer, BuildError> {

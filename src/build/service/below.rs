@@ -7,7 +7,7 @@ use super::super::{BuildError, Options, recorded};
 use super::layer::needed;
 use super::project::Files as Installed;
 use serde::{Deserialize, Serialize};
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_engine::docker::{Docker, FileKind};
 use stackforge_image::Layer;
 use stackforge_image::oci::{Image, Node};
@@ -65,10 +65,10 @@ impl Below {
         let below = Self {
             passwd: text(&image, files.get(PASSWD))?,
             group: text(&image, files.get(GROUP))?,
-            folders: of_kind(&files, Kind::Directory)
+            folders: of_kind(&files, MemberKind::Directory)
                 .map(|(path, _)| path.clone())
                 .collect(),
-            links: of_kind(&files, Kind::SymLink)
+            links: of_kind(&files, MemberKind::SymLink)
                 .filter_map(|(path, node)| Some((path.clone(), node.header.link.clone()?)))
                 .collect(),
         };
@@ -114,7 +114,10 @@ impl Below {
     }
 }
 
-fn of_kind(files: &BTreeMap<String, Node>, kind: Kind) -> impl Iterator<Item = (&String, &Node)> {
+fn of_kind(
+    files: &BTreeMap<String, Node>,
+    kind: MemberKind,
+) -> impl Iterator<Item = (&String, &Node)> {
     files
         .iter()
         .filter(move |(_, node)| node.header.kind == kind)
@@ -122,7 +125,7 @@ fn of_kind(files: &BTreeMap<String, Node>, kind: Kind) -> impl Iterator<Item = (
 
 /// Reads a small file of an image. Empty if there is none.
 fn text(image: &Image, node: Option<&Node>) -> Result<String, BuildError> {
-    let Some(node) = node.filter(|n| n.header.kind == Kind::File) else {
+    let Some(node) = node.filter(|n| n.header.kind == MemberKind::File) else {
         return Ok(String::new());
     };
     let odd = |e: io::Error| failed_at("read the accounts of", Path::new("the base"), e);

@@ -285,7 +285,7 @@ impl<R: Read> Read for Hashed<R> {
 mod tests {
     use super::super::accounts::account;
     use super::*;
-    use stackforge_binary::tar::{Kind, Reader};
+    use stackforge_binary::tar::{MemberKind, Reader};
 
     /// Returns `kind mode owner path` of each member.
     fn listed(app: &App, below: &Below) -> Result<Vec<String>, BuildError> {
@@ -299,8 +299,8 @@ mod tests {
             let h = &entry.header;
             assert_eq!(h.mtime, 7);
             let kind = match h.kind {
-                Kind::Directory => "d",
-                Kind::SymLink => "l",
+                MemberKind::Directory => "d",
+                MemberKind::SymLink => "l",
                 _ => "f",
             };
             lines.push(format!(

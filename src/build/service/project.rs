@@ -13,7 +13,7 @@ use super::layer::source;
 use flate2::read::MultiGzDecoder;
 use serde_json::json;
 use stackforge_binary::source::FileSource;
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_image::layer::{self, Install, Spec, Wheel};
 use stackforge_image::store::Action;
 use stackforge_plan::{LEVEL, Plan};
@@ -173,7 +173,7 @@ pub(in super::super) fn files(
     let mut tar = Reader::new(MultiGzDecoder::new(BufReader::new(file)));
     let mut files = Files::new();
     while let Some(mut entry) = tar.next().map_err(|e| reading(std::io::Error::other(e)))? {
-        if entry.header.kind != Kind::File {
+        if entry.header.kind != MemberKind::File {
             continue;
         }
         let (path, executable) = (entry.header.path.clone(), entry.header.mode & 0o111 != 0);

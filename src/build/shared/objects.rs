@@ -9,7 +9,7 @@ use super::{Failure, Shared, warn};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackforge_binary::tar::{Attributes, Format, Kind, Reader, Writer};
+use stackforge_binary::tar::{Attributes, Format, MemberKind, Reader, Writer};
 use stackforge_image::store::ObjectFolder;
 use stackforge_stack::labels;
 use stackforge_transfer::registry::{
@@ -178,7 +178,7 @@ fn take(
     let mut tar = Reader::new(BufReader::new(layer));
     while let Some(entry) = tar.next()? {
         let name = entry.header.path.clone();
-        if entry.header.kind != Kind::File || !listed.contains(&name) {
+        if entry.header.kind != MemberKind::File || !listed.contains(&name) {
             return Err(
                 format!("its layer has `{name}`, which its configuration does not list").into(),
             );

@@ -2,29 +2,29 @@
 
 use super::super::output::shown;
 use stackforge_image::store::{
-    Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified,
+    Collected, Entry, EntryKind, Exported, Imported, Limits, Listing, Verified,
 };
 use stackforge_types::printable;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-const KINDS: [(Kind, &str); 12] = [
-    (Kind::Image, "images"),
-    (Kind::Wheel, "wheels"),
-    (Kind::Source, "sources"),
-    (Kind::OsPackage, "OS packages"),
-    (Kind::Output, "outputs of steps"),
-    (Kind::Unnamed, "other blobs"),
-    (Kind::Unpacked, "unpacked"),
-    (Kind::Objects, "objects"),
-    (Kind::Part, "unfinished downloads"),
-    (Kind::Log, "logs"),
-    (Kind::Index, "package indices"),
-    (Kind::Tool, "tools"),
+const KINDS: [(EntryKind, &str); 12] = [
+    (EntryKind::Image, "images"),
+    (EntryKind::Wheel, "wheels"),
+    (EntryKind::Source, "sources"),
+    (EntryKind::OsPackage, "OS packages"),
+    (EntryKind::Output, "outputs of steps"),
+    (EntryKind::Unnamed, "other blobs"),
+    (EntryKind::Unpacked, "unpacked"),
+    (EntryKind::Objects, "objects"),
+    (EntryKind::Part, "unfinished downloads"),
+    (EntryKind::Log, "logs"),
+    (EntryKind::Index, "package indices"),
+    (EntryKind::Tool, "tools"),
 ];
 
-fn label(kind: Kind) -> &'static str {
+fn label(kind: EntryKind) -> &'static str {
     let found = KINDS.iter().find(|(k, _)| *k == kind);
     found.map_or("", |(_, label)| label)
 }

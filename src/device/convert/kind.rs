@@ -5,7 +5,7 @@ use super::file::File;
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Format {
     Requirements,
     Pyproject,
     Dockerfile,
@@ -67,7 +67,7 @@ const REFUSED: [(&str, &str, &str); 10] = [
 ];
 
 /// Returns the kind that a name stands for.
-pub fn by_name(path: &Path) -> Option<Kind> {
+pub fn by_name(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ends = |end: &str| name.ends_with(end);
     let in_requirements = path
@@ -75,27 +75,27 @@ pub fn by_name(path: &Path) -> Option<Kind> {
         .and_then(Path::file_name)
         .is_some_and(|folder| folder == "requirements");
     if name == "pyproject.toml" {
-        Some(Kind::Pyproject)
+        Some(Format::Pyproject)
     } else if name.starts_with("dockerfile")
         || name.starts_with("containerfile")
         || ends(".dockerfile")
         || ends(".containerfile")
     {
-        Some(Kind::Dockerfile)
+        Some(Format::Dockerfile)
     } else if (name.starts_with("environment") || name.starts_with("conda"))
         && (ends(".yml") || ends(".yaml"))
     {
-        Some(Kind::Conda)
+        Some(Format::Conda)
     } else if (ends(".txt") || ends(".in"))
         && (name.contains("require") || name.contains("constraint") || in_requirements)
     {
-        Some(Kind::Requirements)
+        Some(Format::Requirements)
     } else {
         None
     }
 }
 
-impl Kind {
+impl Format {
     /// # Errors
     /// If it is a file of another kind.
     pub fn of(file: &File) -> Result<Self, ConvertError> {
@@ -121,12 +121,12 @@ impl Kind {
         let ending = file.path.extension().and_then(|e| e.to_str()).unwrap_or("");
         let content = match by_content(&file.text) {
             None if ["txt", "in"].contains(&ending) && requirements(&file.text).0 > 0 => {
-                Some(Content::Kind(Self::Requirements))
+                Some(Content::Format(Self::Requirements))
             }
             content => content,
         };
         match (ending, content) {
-            (_, Some(Content::Kind(kind))) => Ok(kind),
+            (_, Some(Content::Format(kind))) => Ok(kind),
             (_, Some(Content::Stack)) => {
                 Err(refused("a stack already", "run `stackforge check` on it"))
             }
@@ -151,7 +151,7 @@ impl Kind {
 }
 
 enum Content {
-    Kind(Kind),
+    Format(Format),
     Stack,
     Compose,
 }
@@ -161,7 +161,7 @@ fn by_content(text: &str) -> Option<Content> {
     let first = lines.next()?.trim();
     let word = first.split_whitespace().next()?.to_ascii_uppercase();
     if ["FROM", "ARG"].contains(&word.as_str()) && first.len() > word.len() {
-        return Some(Content::Kind(Kind::Dockerfile));
+        return Some(Content::Format(Format::Dockerfile));
     }
     let key = |key: &str| {
         text.lines().any(|l| {
@@ -176,7 +176,7 @@ fn by_content(text: &str) -> Option<Content> {
         return Some(Content::Compose);
     }
     if key("dependencies") {
-        return Some(Content::Kind(Kind::Conda));
+        return Some(Content::Format(Format::Conda));
     }
     let table = |l: &str| {
         let l = l.trim();
@@ -190,10 +190,10 @@ fn by_content(text: &str) -> Option<Content> {
             || l.starts_with("[tool.uv")
     };
     if text.lines().any(table) {
-        return Some(Content::Kind(Kind::Pyproject));
+        return Some(Content::Format(Format::Pyproject));
     }
     let (good, bad) = requirements(text);
-    (good > 3 * bad).then_some(Content::Kind(Kind::Requirements))
+    (good > 3 * bad).then_some(Content::Format(Format::Requirements))
 }
 
 fn written(line: &str) -> bool {

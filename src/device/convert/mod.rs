@@ -31,7 +31,7 @@ pub use item::{Item, Note, Os, Why};
 pub use known::{Known, TorchIndex};
 
 use files::Files;
-use kind::Kind;
+use kind::Format;
 use std::path::Path;
 
 /// Reads a file of any kind that `init --from` takes.
@@ -45,11 +45,11 @@ pub fn read(path: &Path, known: &Known, source: &dyn Disk) -> Result<Found, Conv
         shown: file.shown.clone(),
         ..Found::default()
     };
-    match Kind::of(&file)? {
-        Kind::Requirements => requirements::read(&file, &mut files, known, &mut found)?,
-        Kind::Pyproject => pyproject::read(&file, &mut files, known, &mut found)?,
-        Kind::Conda => conda::read(&file, &mut files, known, &mut found)?,
-        Kind::Dockerfile => dockerfile::read(&file, &mut files, known, &mut found)?,
+    match Format::of(&file)? {
+        Format::Requirements => requirements::read(&file, &mut files, known, &mut found)?,
+        Format::Pyproject => pyproject::read(&file, &mut files, known, &mut found)?,
+        Format::Conda => conda::read(&file, &mut files, known, &mut found)?,
+        Format::Dockerfile => dockerfile::read(&file, &mut files, known, &mut found)?,
     }
     Ok(found)
 }

@@ -7,7 +7,7 @@ use super::bill::{Bill, Subject};
 use super::error::EvidenceError;
 use super::image::{Found, Named, small_files};
 use super::key::PrivateKey;
-use super::kind::Kind;
+use super::kind::EvidenceKind;
 use super::provenance::{Builder, Inputs, statement};
 use super::signature::sign;
 use super::{SbomFormat, sbom};
@@ -41,7 +41,7 @@ pub struct Request<'a> {
 /// A document that was attached.
 #[derive(Debug, Clone, Serialize)]
 pub struct Attached {
-    pub kind: Kind,
+    pub kind: EvidenceKind,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
     pub size: u64,
@@ -95,14 +95,20 @@ pub async fn attach(
         .or(validation)
         .or_else(|| remembered(request.store, &image.digest));
     let documents = [
-        (Kind::Spdx, Some(sbom(bill, SbomFormat::Spdx).into_bytes())),
         (
-            Kind::CycloneDx,
+            EvidenceKind::Spdx,
+            Some(sbom(bill, SbomFormat::Spdx).into_bytes()),
+        ),
+        (
+            EvidenceKind::CycloneDx,
             Some(sbom(bill, SbomFormat::CycloneDx).into_bytes()),
         ),
-        (Kind::Provenance, Some(statement.to_string().into_bytes())),
-        (Kind::Audit, audit),
-        (Kind::Validation, validation),
+        (
+            EvidenceKind::Provenance,
+            Some(statement.to_string().into_bytes()),
+        ),
+        (EvidenceKind::Audit, audit),
+        (EvidenceKind::Validation, validation),
     ];
     let mut attached = Vec::new();
     for (kind, bytes) in documents {
@@ -124,9 +130,9 @@ pub async fn attach(
     Ok(attached)
 }
 
-fn artifact(kind: Kind, bytes: Vec<u8>, variant: &str) -> Artifact {
+fn artifact(kind: EvidenceKind, bytes: Vec<u8>, variant: &str) -> Artifact {
     let mut annotations = BTreeMap::new();
-    if kind == Kind::Provenance {
+    if kind == EvidenceKind::Provenance {
         let predicate = super::PREDICATE.to_owned();
         annotations.insert("in-toto.io/predicate-type".to_owned(), predicate);
     }

@@ -8,7 +8,7 @@ use super::signature::altered;
 use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use serde_json::Value;
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_engine::ImageSize;
 use stackforge_transfer::registry::{Descriptor, Manifest, Reference, Registry, Target};
 use stackforge_types::Digest;
@@ -43,11 +43,11 @@ pub struct Found {
     #[serde(skip)]
     pub descriptor: Descriptor,
     #[serde(skip)]
-    layers: Vec<Layer>,
+    layers: Vec<LayerBlob>,
 }
 
 #[derive(Debug, Clone)]
-struct Layer {
+struct LayerBlob {
     media_type: String,
     digest: Digest,
     size: u64,
@@ -143,7 +143,7 @@ async fn found(
         problem: problem.to_owned(),
     };
     let blob = |value: &Value| {
-        Some(Layer {
+        Some(LayerBlob {
             media_type: value["mediaType"].as_str()?.to_owned(),
             digest: value["digest"].as_str()?.parse().ok()?,
             size: value["size"].as_u64()?,
@@ -151,7 +151,7 @@ async fn found(
     };
     let layers = document["layers"].as_array();
     let layers = layers.ok_or_else(|| wrong("it has no layers"))?;
-    let layers: Option<Vec<Layer>> = layers.iter().map(blob).collect();
+    let layers: Option<Vec<LayerBlob>> = layers.iter().map(blob).collect();
     let layers = layers.ok_or_else(|| wrong("a layer of it has no digest or size"))?;
     let config = blob(&document["config"]);
     let config = config.ok_or_else(|| wrong("it has no configuration"))?;
@@ -228,7 +228,7 @@ fn take(tar: impl Read, paths: &[&str], files: &mut [Option<Vec<u8>>]) -> Result
         let Some(place) = place.filter(|n| files[*n].is_none()) else {
             continue;
         };
-        if entry.header.kind != Kind::File || entry.header.size > LARGEST_FILE {
+        if entry.header.kind != MemberKind::File || entry.header.size > LARGEST_FILE {
             continue;
         }
         let mut bytes = Vec::new();

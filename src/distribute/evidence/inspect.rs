@@ -5,7 +5,7 @@
 
 use super::error::EvidenceError;
 use super::image::{self, Found};
-use super::kind::Kind;
+use super::kind::EvidenceKind;
 use super::signature::{count, verify};
 use super::trust::Trust;
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub struct Inspected {
 #[derive(Debug, Clone, Serialize)]
 pub struct Evidence {
     /// `None` for a kind that stackforge does not make.
-    pub kind: Option<Kind>,
+    pub kind: Option<EvidenceKind>,
     pub artifact_type: String,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
@@ -95,7 +95,7 @@ async fn evidence(
         .map(|descriptor| {
             let artifact_type = descriptor.artifact_type.unwrap_or_default();
             Evidence {
-                kind: Kind::of_artifact_type(&artifact_type),
+                kind: EvidenceKind::of_artifact_type(&artifact_type),
                 artifact_type,
                 digest: descriptor.digest,
             }
@@ -111,7 +111,7 @@ pub async fn document(
     registry: &Registry,
     reference: &Reference,
     image: &Digest,
-    kind: Kind,
+    kind: EvidenceKind,
     trust: Option<&Trust>,
 ) -> Result<Bytes, EvidenceError> {
     let none = || EvidenceError::NotAttached {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EvidenceKind {
     Spdx,
     CycloneDx,
     Provenance,
@@ -13,7 +13,7 @@ pub enum Kind {
     Validation,
 }
 
-impl Kind {
+impl EvidenceKind {
     pub const ALL: [Self; 5] = [
         Self::Spdx,
         Self::CycloneDx,
@@ -70,13 +70,13 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EvidenceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for EvidenceKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,7 +88,7 @@ impl FromStr for Kind {
     }
 }
 
-impl Serialize for Kind {
+impl Serialize for EvidenceKind {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(self)
     }

@@ -27,7 +27,7 @@ pub use error::{EvidenceError, KeyError};
 pub use image::{Found, Named, named, resolve};
 pub use inspect::{Evidence, Inspected, Inspection, document, inspect};
 pub use key::{PrivateKey, PublicKey};
-pub use kind::Kind;
+pub use kind::EvidenceKind;
 pub use licence::Licence;
 pub use provenance::{Builder, Inputs, PREDICATE, statement};
 pub use signature::{

@@ -26,17 +26,17 @@ const CATATONIT: [&str; 3] = [
 
 /// Whose command starts containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ContainerProgram {
     Docker,
     Podman,
 }
 
-impl Kind {
+impl ContainerProgram {
     /// Returns the name of the command.
     pub fn program(self) -> &'static str {
         match self {
-            Kind::Docker => "docker",
-            Kind::Podman => "podman",
+            ContainerProgram::Docker => "docker",
+            ContainerProgram::Podman => "podman",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 /// A container engine, as far as starting a container depends on it.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    pub kind: Kind,
+    pub kind: ContainerProgram,
     /// `Docker 28.2.2`; `None` if it was not asked.
     pub server: Option<String>,
     /// Where its command has to be told to find it.
@@ -70,17 +70,21 @@ impl Engine {
     /// If it does not answer the question whether this process is in a container of its.
     pub async fn of(docker: &Docker, info: &EngineInfo) -> Result<Self, EngineError> {
         let podman = info.is_podman && docker.is_local() && !program::on_path("podman").is_empty();
-        let kind = if podman { Kind::Podman } else { Kind::Docker };
+        let kind = if podman {
+            ContainerProgram::Podman
+        } else {
+            ContainerProgram::Docker
+        };
         let address = docker.address();
         // The commands read these settings themselves.
         let found_by = docker.found_by();
         let told = match kind {
-            Kind::Docker => {
+            ContainerProgram::Docker => {
                 address != USUAL
                     && found_by != "DOCKER_HOST"
                     && !found_by.starts_with("docker context")
             }
-            Kind::Podman => !own_podman(&address),
+            ContainerProgram::Podman => !own_podman(&address),
         };
         let elsewhere = if !docker.is_local() {
             Some(address.clone())
@@ -118,7 +122,7 @@ impl Engine {
             words.last().map(|version| format!("Podman {version}"))
         });
         Some(Self {
-            kind: Kind::Podman,
+            kind: ContainerProgram::Podman,
             server: version,
             address: None,
             elsewhere: None,
@@ -134,7 +138,7 @@ impl Engine {
     /// runtimes of its configuration.
     pub fn expected(device: &Device) -> Self {
         Self {
-            kind: Kind::Docker,
+            kind: ContainerProgram::Docker,
             server: None,
             address: None,
             elsewhere: None,
@@ -149,8 +153,8 @@ impl Engine {
     /// Returns the name for messages.
     pub fn shown(&self) -> &str {
         let name = match self.kind {
-            Kind::Docker => "Docker",
-            Kind::Podman => "Podman",
+            ContainerProgram::Docker => "Docker",
+            ContainerProgram::Podman => "Podman",
         };
         self.server.as_deref().unwrap_or(name)
     }

@@ -5,7 +5,7 @@
 //! engines without CDI.
 
 use crate::choice::Choice;
-use crate::engine::{Engine, Kind};
+use crate::engine::{ContainerProgram, Engine};
 use crate::error::RunError;
 use crate::request::{Gpus, Variable};
 use crate::setting::Setting;
@@ -39,7 +39,8 @@ pub(crate) fn gpus(asked: &Gpus, device: &Device, engine: &Engine) -> Result<Cho
 
 fn of_this_device(asked: &Gpus, device: &Device, engine: &Engine) -> Result<Choice, RunError> {
     let jetson = device.is_jetson();
-    let has_runtime = engine.kind == Kind::Docker && engine.runtimes.iter().any(|r| r == "nvidia");
+    let has_runtime =
+        engine.kind == ContainerProgram::Docker && engine.runtimes.iter().any(|r| r == "nvidia");
     let named = &device.containers.cdi;
     let specified = named.iter().any(|d| d.starts_with(CDI));
     let toolkit = device.containers.toolkit.as_deref();
@@ -54,7 +55,7 @@ fn of_this_device(asked: &Gpus, device: &Device, engine: &Engine) -> Result<Choi
         let spec = spec.map_or("a specification", String::as_str);
         return cdi(asked, named, format!("CDI: {spec} names nvidia.com/gpu"));
     }
-    if engine.kind == Kind::Docker && !jetson && (toolkit.is_some() || has_runtime) {
+    if engine.kind == ContainerProgram::Docker && !jetson && (toolkit.is_some() || has_runtime) {
         let mut why = match toolkit {
             Some(path) => format!("{path} of the NVIDIA Container Toolkit"),
             None => "Docker has the `nvidia` runtime".to_owned(),
@@ -90,8 +91,10 @@ fn remedy(engine: &Engine, installed: bool) -> String {
         "install nvidia-container-toolkit, then "
     };
     let command = match engine.kind {
-        Kind::Podman => "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
-        Kind::Docker => "`sudo nvidia-ctk runtime configure --runtime=docker` and restart Docker",
+        ContainerProgram::Podman => "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+        ContainerProgram::Docker => {
+            "`sudo nvidia-ctk runtime configure --runtime=docker` and restart Docker"
+        }
     };
     format!("{install}{command}; `--gpus none` runs without a GPU")
 }
@@ -202,7 +205,7 @@ mod tests {
         device
     }
 
-    fn engine(kind: Kind, cdi: bool) -> Engine {
+    fn engine(kind: ContainerProgram, cdi: bool) -> Engine {
         Engine {
             kind,
             server: Some("Docker 20.10.24".to_owned()),
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn an_engine_before_cdi_gets_the_flag_and_says_why() {
-        let (device, old) = (server(true, true), engine(Kind::Docker, false));
+        let (device, old) = (server(true, true), engine(ContainerProgram::Docker, false));
         let choice = gpus(&Gpus::Auto, &device, &old).unwrap();
         assert_eq!(choice.arguments(), ["--gpus", "all"]);
         assert!(
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_specification_without_all_names_each_gpu_once() {
-        let (device, engine) = (server(true, false), engine(Kind::Podman, true));
+        let (device, engine) = (server(true, false), engine(ContainerProgram::Podman, true));
         let zero = ["--device", "nvidia.com/gpu=0"];
         let all = [&zero[..], &["--device", "nvidia.com/gpu=1"]].concat();
         assert_eq!(arguments(&Gpus::Auto, &device, &engine), all);
@@ -245,7 +248,7 @@ mod tests {
 
     #[test]
     fn podman_takes_nothing_but_cdi() {
-        let podman = engine(Kind::Podman, true);
+        let podman = engine(ContainerProgram::Podman, true);
         let error = gpus(&Gpus::Auto, &server(false, true), &podman).unwrap_err();
         let help = stackforge_stack::diag::Explained::help(&error);
         assert!(help.contains("nvidia-ctk cdi generate"), "{help}");
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn another_machine_is_known_by_its_engine_alone() {
         let laptop = Device::read(Path::new("/nonexistent"));
-        let mut far = engine(Kind::Docker, true);
+        let mut far = engine(ContainerProgram::Docker, true);
         far.elsewhere = Some("ssh://thor".to_owned());
         assert!(arguments(&Gpus::Auto, &server(true, true), &far).is_empty());
         assert!(gpus(&Gpus::All, &laptop, &far).is_err());

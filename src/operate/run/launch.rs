@@ -2,7 +2,7 @@
 
 use crate::ImageFacts;
 use crate::choice::Choice;
-use crate::engine::{Engine, Kind};
+use crate::engine::{ContainerProgram, Engine};
 use crate::error::RunError;
 use crate::gpus::gpus;
 use crate::models::{Share, Surroundings, shares};
@@ -178,8 +178,8 @@ impl Launch {
         let mut arguments = Vec::new();
         if let Some(address) = &self.engine.address {
             let name = match self.engine.kind {
-                Kind::Docker => "--host",
-                Kind::Podman => "--url",
+                ContainerProgram::Docker => "--host",
+                ContainerProgram::Podman => "--url",
             };
             arguments.extend([name.to_owned(), address.clone()]);
         }

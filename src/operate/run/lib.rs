@@ -24,7 +24,7 @@ mod user;
 
 pub use api::Outcome;
 pub use choice::Choice;
-pub use engine::{Engine, Kind};
+pub use engine::{ContainerProgram, Engine};
 pub use error::RunError;
 pub use launch::{Launch, launch};
 pub use models::Surroundings;

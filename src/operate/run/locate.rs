@@ -3,7 +3,7 @@
 //! In: a name, the store, the engine if there is one. Out: [`Found`], the image where it can be started; one of the store
 //! is brought into an engine that takes it. Never: pulls what is here, or takes another image than a digest names.
 
-use crate::engine::{Engine, Kind};
+use crate::engine::{ContainerProgram, Engine};
 use crate::error::RunError;
 use crate::native::AtRest;
 use serde_json::Value;
@@ -237,7 +237,7 @@ pub async fn in_engine(
             labels: image.labels,
         }));
     }
-    if engine.kind != Kind::Podman || name.starts_with('-') {
+    if engine.kind != ContainerProgram::Podman || name.starts_with('-') {
         return Ok(None);
     }
     // Podman without its service tells only its own command.

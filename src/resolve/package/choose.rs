@@ -1,6 +1,6 @@
 //! Chooses among a project's files, or describes the alternatives if none fits.
 
-use super::super::simple::{Kind, Listed};
+use super::super::simple::{Listed, PackageFile};
 use super::{PackageError, Pin};
 use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
 use stackforge_stack::spec::PythonVersion;
@@ -31,7 +31,7 @@ pub(super) fn choose<'a>(
         glibc: wanted.glibc.unwrap_or(ANY_GLIBC),
     };
     let fit = of_version().filter_map(|file| {
-        let Kind::Wheel(name) = &file.kind else {
+        let PackageFile::Wheel(name) = &file.kind else {
             return None;
         };
         let python = accepts(file.requires_python.as_deref(), wanted.python);
@@ -50,7 +50,7 @@ pub(super) fn choose<'a>(
             near,
         });
     }
-    let wheels = of_version().filter(|f| matches!(f.kind, Kind::Wheel(_)));
+    let wheels = of_version().filter(|f| matches!(f.kind, PackageFile::Wheel(_)));
     let wheels: BTreeSet<&str> = wheels.map(|f| f.file.as_str()).collect();
     Err(PackageError::NoWheel {
         name,
@@ -104,7 +104,7 @@ mod tests {
     fn listed(names: &[&str]) -> Vec<Listed> {
         let file = |name: &&str| Listed {
             file: (*name).to_owned(),
-            kind: Kind::parse(name, "foo").unwrap(),
+            kind: PackageFile::parse(name, "foo").unwrap(),
             url: reqwest::Url::parse("https://h.test/f").unwrap(),
             sha256: None,
             size: None,

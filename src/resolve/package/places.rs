@@ -1,7 +1,7 @@
 //! Finds a project's files: in the user's `find-links` and indexes, in their order.
 
 use super::super::indexes::Indexes;
-use super::super::simple::{ACCEPT, Kind, Listed, read};
+use super::super::simple::{ACCEPT, Listed, PackageFile, read};
 use super::super::uv::{Uv, UvError};
 use super::{PackageError, Pin, choose};
 use reqwest::Url;
@@ -223,7 +223,7 @@ pub(super) fn directory(path: &Path, project: &str) -> Vec<Listed> {
     let files = entries.filter_map(|entry| {
         let file = entry.file_name().into_string().ok()?;
         Some(Listed {
-            kind: Kind::parse(&file, project)?,
+            kind: PackageFile::parse(&file, project)?,
             url: Url::from_file_path(entry.path()).ok()?,
             file,
             sha256: None,

@@ -3,7 +3,7 @@
 //! Reads `a` and `base` elements and skips all others. A tag, quote or comment without an end is an error,
 //! since what follows could be anything.
 
-use super::{Kind, Listed, PageError, digest};
+use super::{Listed, PackageFile, PageError, digest};
 use reqwest::Url;
 
 pub(super) fn read(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>, PageError> {
@@ -31,7 +31,7 @@ pub(super) fn read(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>,
 
 fn listed(tag: &Tag<'_>, text: &str, base: &Url, project: &str) -> Option<Listed> {
     let file = unescaped(text).trim().to_owned();
-    let kind = Kind::parse(&file, project)?;
+    let kind = PackageFile::parse(&file, project)?;
     let mut url = base.join(tag.get("href")?.trim()).ok()?;
     let sha256 = url
         .fragment()

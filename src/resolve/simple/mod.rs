@@ -31,7 +31,7 @@ pub enum PageError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub file: String,
-    pub kind: Kind,
+    pub kind: PackageFile,
     /// URL, which may hold credentials or a signature.
     pub url: Url,
     pub sha256: Option<Digest>,
@@ -42,12 +42,12 @@ pub struct Listed {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum PackageFile {
     Wheel(WheelName),
     Source(Version),
 }
 
-impl Kind {
+impl PackageFile {
     /// Parses a file's name. `None` for another project's file, or one that is not a package.
     pub fn parse(file: &str, project: &str) -> Option<Self> {
         if let Ok(wheel) = file.parse::<WheelName>() {
@@ -139,7 +139,7 @@ fn json(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>, PageError>
     }
     let files = page.files.into_iter().filter_map(|file| {
         Some(Listed {
-            kind: Kind::parse(&file.filename, project)?,
+            kind: PackageFile::parse(&file.filename, project)?,
             url: url.join(&file.url).ok()?,
             sha256: file.hashes.get("sha256").and_then(|hex| digest(hex)),
             size: file.size,
@@ -191,7 +191,7 @@ mod tests {
             (wheel.size, wheel.yanked.as_deref()),
             (Some(7), Some("broken"))
         );
-        assert_eq!(source.kind, Kind::Source("0.9".parse().unwrap()));
+        assert_eq!(source.kind, PackageFile::Source("0.9".parse().unwrap()));
         assert_eq!((&source.sha256, &source.yanked), (&None, &None));
     }
 

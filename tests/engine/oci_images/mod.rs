@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stackforge_binary::tar::{Kind, Problem, Reader};
+use stackforge_binary::tar::{MemberKind, Problem, Reader};
 use stackforge_image::oci::{self, Image, OciError};
 use stackforge_stack::spec::Platform;
 
@@ -74,11 +74,11 @@ impl Drop for Made {
 /// Path → kind with link target or size.
 type Files = BTreeMap<String, String>;
 
-fn described(kind: Kind, size: u64, link: Option<&str>) -> String {
+fn described(kind: MemberKind, size: u64, link: Option<&str>) -> String {
     match kind {
-        Kind::Directory => "directory".to_owned(),
-        Kind::SymLink => format!("link to {}", link.unwrap_or_default()),
-        Kind::File => format!("file of {size}"),
+        MemberKind::Directory => "directory".to_owned(),
+        MemberKind::SymLink => format!("link to {}", link.unwrap_or_default()),
+        MemberKind::File => format!("file of {size}"),
         other => format!("{other:?}"),
     }
 }
@@ -100,9 +100,9 @@ fn on_disk(root: &Path, dir: &Path, out: &mut Files) {
         let meta = path.symlink_metadata().unwrap();
         let link = std::fs::read_link(&path).ok();
         let kind = match meta.file_type() {
-            t if t.is_dir() => Kind::Directory,
-            t if t.is_symlink() => Kind::SymLink,
-            _ => Kind::File,
+            t if t.is_dir() => MemberKind::Directory,
+            t if t.is_symlink() => MemberKind::SymLink,
+            _ => MemberKind::File,
         };
         let link = link.as_ref().and_then(|l| l.to_str());
         let name = path.strip_prefix(root).unwrap().to_str().unwrap();
@@ -254,7 +254,7 @@ fn exported(made: &Made, image: &str) -> Files {
     while let Some(entry) = reader.next().unwrap() {
         let header = entry.header;
         let text = match (header.kind, &header.link) {
-            (Kind::HardLink, Some(to)) => all[to].clone(),
+            (MemberKind::HardLink, Some(to)) => all[to].clone(),
             (kind, link) => described(kind, header.size, link.as_deref()),
         };
         all.insert(header.path, text);

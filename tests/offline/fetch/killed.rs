@@ -32,7 +32,7 @@ async fn fetches_for_another_process() {
         size: None,
     };
     let mut policy = super::policy();
-    policy.stall = std::time::Duration::from_secs(60);
+    policy.stall = stackforge_transfer::RetryPolicy::default().stall;
     let fetcher =
         stackforge_transfer::fetch::Fetcher::with_netrc(policy, Default::default()).unwrap();
     let directory = env("FETCH_DIRECTORY");

@@ -20,7 +20,7 @@ fn policy() -> RetryPolicy {
         attempts: 5,
         first_pause: Duration::from_millis(2),
         longest_pause: Duration::from_secs(2),
-        stall: Duration::from_millis(400),
+        stall: Duration::from_secs(2),
     }
 }
 

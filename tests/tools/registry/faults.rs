@@ -11,7 +11,7 @@ use stackforge_transfer::registry::{
 
 use super::proxy::{Act, Fault, Proxy};
 use super::server::{Kind, Server, layout};
-use super::{blobs, connect, digest, push, quick, repository, tag};
+use super::{blobs, connect, digest, impatient, push, quick, repository, tag};
 
 /// Harms about every other request, and never more than so many in a row.
 fn harmful(seed: u64, faults: &'static [fn(usize) -> Fault]) -> impl Fn() -> Option<Fault> {
@@ -63,9 +63,7 @@ async fn no_harm_makes_a_wrong_byte() {
     for seed in 0..60 {
         let harm = harmful(seed, OF_READING);
         let proxy = Proxy::start(&server.host, move |_| harm().map_or(Act::Pass, Act::Harm));
-        let mut options = quick();
-        options.retry.stall = std::time::Duration::from_millis(300);
-        let registry = connect(&proxy.host, &options);
+        let registry = connect(&proxy.host, &impatient());
         let dir = tempfile::tempdir().unwrap();
         let read = async {
             let manifest = registry.manifest(&app, &tag("v1")).await?;
@@ -186,7 +184,7 @@ async fn each_harm_to_a_blob_ends_as_it_should() {
                 Act::Pass
             }
         });
-        let registry = connect(&proxy.host, &quick());
+        let registry = connect(&proxy.host, &impatient());
         let read = read_all(registry.read_blob(&app, &blob.digest, blob.size)).await;
         match (read, error) {
             (Ok(bytes), None) => assert_eq!(bytes, right, "{fault:?}"),
@@ -244,7 +242,6 @@ async fn what_breaks_off_is_taken_up_where_it_broke() {
     let (counted, wanted) = (Arc::clone(&received), Arc::new(tokio::sync::Notify::new()));
     let enough = Arc::clone(&wanted);
     let mut options = quick();
-    options.retry.stall = std::time::Duration::from_secs(60);
     options.observer = Some(Arc::new(move |event| {
         if let Event::Received { bytes, .. } = event {
             let mut total = counted.lock().unwrap();

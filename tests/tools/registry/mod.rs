@@ -32,16 +32,25 @@ fn tag(text: &str) -> Target {
 }
 
 /// Options whose pauses do not make tests slow.
+/// Pauses hardly between attempts, and waits for bytes as long as a user's client: a busy machine answers late.
 fn quick() -> Options {
     Options {
         retry: RetryPolicy {
             attempts: 6,
             first_pause: Duration::from_millis(2),
             longest_pause: Duration::from_millis(50),
-            stall: Duration::from_millis(500),
+            ..RetryPolicy::default()
         },
         ..Options::default()
     }
+}
+
+/// For a line that stalls: gives a silent answer up soon, and has attempts left where a busy machine was silent.
+fn impatient() -> Options {
+    let mut options = quick();
+    options.retry.attempts = 16;
+    options.retry.stall = Duration::from_millis(500);
+    options
 }
 
 fn anonymous() -> Arc<Keychain> {

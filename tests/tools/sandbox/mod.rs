@@ -11,7 +11,8 @@ mod world;
 use std::path::{Path, PathBuf};
 
 use stackforge_sandbox::{
-    End, Identity, Kind, Limits, Memory, Mount, Network, Root, SandboxError, User, Writes, changes,
+    ChangeKind, End, Identity, Limits, Memory, Mount, Network, Root, SandboxError, User, Writes,
+    changes,
 };
 use support::left_out;
 use world::{World, both};
@@ -145,14 +146,14 @@ fn what_a_run_changed_is_told() {
         assert_eq!(w.run(&sandbox).outcome.end, End::Exited(0));
         let all = changes(&w.path("upper")).unwrap();
         let kind = |path: &str| &all.iter().find(|c| c.path == Path::new(path)).unwrap().kind;
-        assert_eq!(*kind("data/gone"), Kind::Whiteout);
-        assert_eq!(*kind("tree"), Kind::Directory { opaque: true });
-        assert_eq!(*kind("tree/new"), Kind::File { size: 2 });
-        assert_eq!(*kind("data"), Kind::Directory { opaque: false });
-        assert_eq!(*kind("data/kept"), Kind::File { size: 6 });
-        assert_eq!(*kind("data/same"), Kind::HardLink("data/kept".into()));
-        assert_eq!(*kind("data/link"), Kind::Symlink("nowhere".into()));
-        assert_eq!(*kind("fifo"), Kind::Fifo);
+        assert_eq!(*kind("data/gone"), ChangeKind::Whiteout);
+        assert_eq!(*kind("tree"), ChangeKind::Directory { opaque: true });
+        assert_eq!(*kind("tree/new"), ChangeKind::File { size: 2 });
+        assert_eq!(*kind("data"), ChangeKind::Directory { opaque: false });
+        assert_eq!(*kind("data/kept"), ChangeKind::File { size: 6 });
+        assert_eq!(*kind("data/same"), ChangeKind::HardLink("data/kept".into()));
+        assert_eq!(*kind("data/link"), ChangeKind::Symlink("nowhere".into()));
+        assert_eq!(*kind("fifo"), ChangeKind::Fifo);
         assert!(all.iter().all(|c| c.attributes.is_empty()), "{all:?}");
         assert_eq!(
             std::fs::read(w.path("1/data/kept")).unwrap(),

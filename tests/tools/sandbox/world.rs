@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use stackforge_sandbox::{
-    Capabilities, Change, Kind, Outcome, Root, Sandbox, SandboxError, changes, probe, remove,
+    Capabilities, Change, ChangeKind, Outcome, Root, Sandbox, SandboxError, changes, probe, remove,
 };
 use stackforge_types::{Cancel, LogStream};
 
@@ -175,7 +175,7 @@ impl World {
     /// Paths of the upper directory, directories with a slash.
     pub fn changed(&self) -> Vec<String> {
         let name = |c: &Change| match c.kind {
-            Kind::Directory { .. } => format!("{}/", c.path.display()),
+            ChangeKind::Directory { .. } => format!("{}/", c.path.display()),
             _ => c.path.display().to_string(),
         };
         changes(&self.path("upper"))

@@ -9,7 +9,7 @@ use object::endian::LittleEndian as LE;
 use object::pod::{Pod, from_bytes};
 
 use super::error::{ElfError, Fault, Problem, too_many};
-use super::machine::{Kind, Machine};
+use super::machine::{Machine, ObjectType};
 use crate::source::{self, Forward, Source};
 
 /// Limit on a section name table, in bytes. The largest of real objects are below 1 MiB.
@@ -76,7 +76,7 @@ pub fn dynamic_table(start: &[u8]) -> Option<Range<u64>> {
 
 pub(super) struct Header {
     pub machine: Machine,
-    pub kind: Kind,
+    pub kind: ObjectType,
     pub abi_version: u8,
     pub flags: u32,
     segments: (u64, u64),
@@ -152,10 +152,10 @@ impl Header {
                 other => Machine::Other(other),
             },
             kind: match header.e_type.get(LE) {
-                elf::ET_REL => Kind::Relocatable,
-                elf::ET_EXEC => Kind::Executable,
-                elf::ET_DYN => Kind::Shared,
-                other => Kind::Other(other),
+                elf::ET_REL => ObjectType::Relocatable,
+                elf::ET_EXEC => ObjectType::Executable,
+                elf::ET_DYN => ObjectType::Shared,
+                other => ObjectType::Other(other),
             },
             abi_version: ident.abi_version,
             flags: header.e_flags.get(LE),

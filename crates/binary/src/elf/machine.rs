@@ -37,7 +37,7 @@ impl Machine {
 
 /// The type of an object (`e_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectType {
     /// An input of the linker.
     Relocatable,
     /// A program for a fixed address.

@@ -27,7 +27,7 @@ use symbols::SymbolTable;
 pub use dynamic::SearchPath;
 pub use error::{ElfError, Problem};
 pub use header::{Section, Unmapped, dynamic_table, unmapped};
-pub use machine::{Kind, Machine};
+pub use machine::{Machine, ObjectType};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
 
@@ -44,7 +44,7 @@ pub struct Object {
     /// The machine that its code runs on.
     pub machine: Machine,
     /// The type of the object.
-    pub kind: Kind,
+    pub kind: ObjectType,
     /// `EI_ABIVERSION`. With `flags` it tells a cubin's SM.
     pub abi_version: u8,
     /// `e_flags`.

@@ -35,7 +35,7 @@ fn reads_what_an_object_says() {
     let object = read(&bytes).unwrap();
     assert_eq!(
         (object.machine, object.kind),
-        (Machine::X86_64, Kind::Shared)
+        (Machine::X86_64, ObjectType::Shared)
     );
     assert_eq!(object.soname.as_deref(), Some("libx.so.1"));
     assert_eq!(object.needed, ["libc10.so", "libc.so.6"]);

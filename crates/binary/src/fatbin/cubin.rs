@@ -6,7 +6,7 @@
 //! suffix `f`: such a cubin runs wherever one without a suffix does. Checked with ptxas 12.8.93 and
 //! 13.5.37, and with cuobjdump 13.5.37, which reads both in the same way.
 
-use super::entry::{Entry, Kind, Place, numbered};
+use super::entry::{CodeKind, Entry, Place, numbered};
 use super::error::{Fault, Problem};
 use crate::elf::{Object, Section};
 use crate::source::{Forward, Source, u16_at};
@@ -37,7 +37,7 @@ pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, 
     let mut sm = numbered(number, FLAGS_AT)?;
     sm.suffix = arch.then_some(Suffix::Arch);
     Ok(Entry {
-        kind: Kind::Sass,
+        kind: CodeKind::Sass,
         sm,
         // A fatbin entry's header has the same version: cubins have no other than their ABI's.
         version: (1, u16::from(object.abi_version)),

@@ -20,7 +20,7 @@ const FAMILY: u64 = 0x20_0000;
 /// The kind of an entry's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CodeKind {
     /// Machine code: a cubin.
     Sass,
     /// PTX: text that a driver can compile.
@@ -57,7 +57,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// The kind of the code.
-    pub kind: Kind,
+    pub kind: CodeKind,
     /// The SM that the code was compiled for.
     pub sm: Sm,
     /// Version of the code. For PTX it is the ISA (9.0 needs a driver of CUDA 13.0), for others that of
@@ -115,10 +115,10 @@ pub(super) fn read(
     }
     let entry = Entry {
         kind: match u16_at(&header, 0) {
-            1 => Kind::Ptx,
-            2 => Kind::Sass,
-            8 => Kind::Nvvm,
-            other => Kind::Other(other),
+            1 => CodeKind::Ptx,
+            2 => CodeKind::Sass,
+            8 => CodeKind::Nvvm,
+            other => CodeKind::Other(other),
         },
         sm: sm(u32_at(&header, 28), flags, at)?,
         version: (u16_at(&header, 26), u16_at(&header, 24)),

@@ -26,7 +26,7 @@ use crate::elf::{Machine, Object};
 use crate::source::Source;
 use stackforge_types::Sm;
 
-pub use entry::{Compression, Entry, Kind, Place};
+pub use entry::{CodeKind, Compression, Entry, Place};
 pub use error::{FatbinError, Problem};
 pub use scan::Scan;
 pub use walk::Entries;
@@ -55,9 +55,9 @@ pub fn bytes_by_sm<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> BTreeMap
     for entry in entries {
         let sum = sums.entry(entry.sm).or_default();
         match entry.kind {
-            Kind::Sass => sum.sass += entry.stored,
-            Kind::Ptx => sum.ptx += entry.stored,
-            Kind::Nvvm | Kind::Other(_) => sum.other += entry.stored,
+            CodeKind::Sass => sum.sass += entry.stored,
+            CodeKind::Ptx => sum.ptx += entry.stored,
+            CodeKind::Nvvm | CodeKind::Other(_) => sum.other += entry.stored,
         }
     }
     sums

@@ -112,18 +112,18 @@ fn entries_in_the_order_of_the_file() {
     assert_eq!(
         brief,
         [
-            (relocatable, Kind::Sass, "100".into(), (1, 8), None),
-            (linked, Kind::Sass, "75".into(), (1, 8), None),
+            (relocatable, CodeKind::Sass, "100".into(), (1, 8), None),
+            (linked, CodeKind::Sass, "75".into(), (1, 8), None),
             (
                 linked,
-                Kind::Sass,
+                CodeKind::Sass,
                 "90a".into(),
                 (1, 8),
                 Some(Compression::Zstd)
             ),
             (
                 linked,
-                Kind::Ptx,
+                CodeKind::Ptx,
                 "120f".into(),
                 (9, 0),
                 Some(Compression::Lz4)
@@ -149,8 +149,8 @@ fn kinds_that_no_driver_runs_keep_their_number() {
             ..Code::sass(90)
         },
     ]);
-    let kinds: Vec<Kind> = bare(&bytes).unwrap().iter().map(|e| e.kind).collect();
-    assert_eq!(kinds, [Kind::Nvvm, Kind::Other(64)]);
+    let kinds: Vec<CodeKind> = bare(&bytes).unwrap().iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [CodeKind::Nvvm, CodeKind::Other(64)]);
 }
 
 /// The flags of cubins as ptxas 12.8.93 and 13.5.37 write them.

@@ -2,7 +2,7 @@
 //! Format"; GNU tar's manual, "Basic Tar Format").
 
 use super::error::Problem;
-use super::header::{Header, Kind};
+use super::header::{Header, MemberKind};
 use super::name;
 use super::pax::Records;
 
@@ -25,7 +25,7 @@ pub(super) const BLOCK: u64 = 512;
 pub(super) struct Block(pub [u8; BLOCK as usize]);
 
 pub(super) enum Flag {
-    Member(Kind),
+    Member(MemberKind),
     LongName,
     LongLink,
     Records,
@@ -56,14 +56,14 @@ impl Block {
     pub(super) fn flag(&self) -> Result<Flag, Problem> {
         let kind = match self.0[156] {
             // Before ustar, a directory was a file whose name ends with a slash.
-            0 if until_zero(&self.0[..100]).ends_with(b"/") => Kind::Directory,
-            0 | b'0' | b'7' => Kind::File,
-            b'1' => Kind::HardLink,
-            b'2' => Kind::SymLink,
-            b'3' => Kind::Character,
-            b'4' => Kind::Block,
-            b'5' => Kind::Directory,
-            b'6' => Kind::Fifo,
+            0 if until_zero(&self.0[..100]).ends_with(b"/") => MemberKind::Directory,
+            0 | b'0' | b'7' => MemberKind::File,
+            b'1' => MemberKind::HardLink,
+            b'2' => MemberKind::SymLink,
+            b'3' => MemberKind::Character,
+            b'4' => MemberKind::Block,
+            b'5' => MemberKind::Directory,
+            b'6' => MemberKind::Fifo,
             b'L' => return Ok(Flag::LongName),
             b'K' => return Ok(Flag::LongLink),
             b'x' => return Ok(Flag::Records),
@@ -82,7 +82,7 @@ impl Block {
     /// Returns the member's header, combined with the headers before it.
     pub(super) fn header(
         &self,
-        kind: Kind,
+        kind: MemberKind,
         ahead: Ahead,
         global: &Records,
     ) -> Result<Header, Problem> {
@@ -93,7 +93,7 @@ impl Block {
         };
         let path = one(ahead.name, records.path, "path")?.unwrap_or_else(|| self.name());
         let path = name::path(&path, "path")?;
-        if path.is_empty() && kind != Kind::Directory {
+        if path.is_empty() && kind != MemberKind::Directory {
             return Err(Problem::Name {
                 what: "path",
                 found: String::new(),
@@ -114,9 +114,9 @@ impl Block {
             path,
             kind,
             size: match kind {
-                Kind::File => size,
+                MemberKind::File => size,
                 // GNU tar, Go and Python agree that no content follows, whatever the size says.
-                Kind::HardLink => 0,
+                MemberKind::HardLink => 0,
                 _ if size == 0 => 0,
                 _ => return Err(Problem::Content(kind)),
             },
@@ -128,24 +128,26 @@ impl Block {
                 None => number(&self.0[136..148], "mtime")?,
             },
             link: match kind {
-                Kind::HardLink | Kind::SymLink if link.is_empty() => return Err(Problem::NoLink),
-                Kind::HardLink => match name::path(&link, "link target")? {
+                MemberKind::HardLink | MemberKind::SymLink if link.is_empty() => {
+                    return Err(Problem::NoLink);
+                }
+                MemberKind::HardLink => match name::path(&link, "link target")? {
                     root if root.is_empty() => return Err(Problem::NoLink),
                     path => Some(path),
                 },
-                Kind::SymLink if link.contains(&0) => {
+                MemberKind::SymLink if link.contains(&0) => {
                     return Err(Problem::Name {
                         what: "link target",
                         found: name::text(&link).escape_debug().take(200).collect(),
                         why: "holds a zero byte",
                     });
                 }
-                Kind::SymLink => Some(name::text(&link)),
+                MemberKind::SymLink => Some(name::text(&link)),
                 _ => None,
             },
             xattrs: records.xattrs.into_iter().collect(),
             device: match kind {
-                Kind::Character | Kind::Block => Some((
+                MemberKind::Character | MemberKind::Block => Some((
                     device(&self.0[329..337], "major number")?,
                     device(&self.0[337..345], "minor number")?,
                 )),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::header::Kind;
+use super::header::MemberKind;
 
 /// A tar stream that is damaged, or that programs read differently.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum Problem {
     NoLink,
     /// A member that is not a file has content.
     #[error("it is a {0:?} with content, which programs read differently")]
-    Content(Kind),
+    Content(MemberKind),
     /// Names or records are longer than the limit that keeps memory small.
     #[error("its name or records have {size} bytes, more than {most}")]
     Long {

@@ -6,7 +6,7 @@ pub struct Header {
     /// Relative path without empty parts, `.` and `..`. Empty for the root directory only.
     pub path: String,
     /// The member's kind of file.
-    pub kind: Kind,
+    pub kind: MemberKind,
     /// Size in bytes of the content that follows. Zero for everything but a file.
     pub size: u64,
     /// Permission bits with setuid, setgid and sticky.
@@ -28,7 +28,7 @@ pub struct Header {
 
 /// Kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     /// A regular file.
     File,
     /// A second name of an earlier member.

@@ -29,7 +29,7 @@ use error::fault;
 use pax::Records;
 
 pub use error::{Problem, TarError};
-pub use header::{Header, Kind};
+pub use header::{Header, MemberKind};
 pub use name::{bytes, text};
 pub use pax::{MOST_GLOBAL, MOST_PAX};
 pub use write::{Attributes, Format, Owner, Writer};

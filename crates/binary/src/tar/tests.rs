@@ -89,7 +89,7 @@ fn paths_have_one_spelling() {
     assert_eq!(read[1].1, b"abc");
     assert_eq!(read[3].0.link.as_deref(), Some("usr/lib/x"));
     assert_eq!(read[4].0.link.as_deref(), Some("../../x"));
-    assert_eq!(read[5].0.kind, Kind::Directory);
+    assert_eq!(read[5].0.kind, MemberKind::Directory);
 }
 
 #[test]

@@ -276,7 +276,7 @@ impl<R: Read> Read for Counted<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tar::{Kind, Reader};
+    use crate::tar::{MemberKind, Reader};
     use stackforge_types::Digest;
 
     const PLAIN: Attributes = Attributes {
@@ -303,10 +303,10 @@ mod tests {
         let mut next = || reader.next().unwrap().unwrap().header;
         assert_eq!((next().path.as_str(), next().path), ("", long.clone()));
         let link = next();
-        assert_eq!((link.kind, link.link), (Kind::SymLink, Some(target)));
+        assert_eq!((link.kind, link.link), (MemberKind::SymLink, Some(target)));
         assert_eq!((link.mode, link.gid, link.mtime), (0o4755, 3_000_000, 7));
         let hard = next();
-        assert_eq!((hard.kind, hard.link), (Kind::HardLink, Some(long)));
+        assert_eq!((hard.kind, hard.link), (MemberKind::HardLink, Some(long)));
         assert!(reader.next().unwrap().is_none());
     }
 

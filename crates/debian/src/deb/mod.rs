@@ -10,7 +10,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::control::{ControlError, StanzaReader};
-use super::members::{Kind, MemberError, for_each_member};
+use super::members::{MemberError, PackedKind, for_each_member};
 
 /// Limit on the decompressed size of a control archive, in bytes. The largest of Debian's are below 10
 /// MiB.
@@ -178,7 +178,7 @@ fn open(path: &Path) -> Result<Deb, Problem> {
     for_each_member(
         section(path, control, MAX_CONTROL)?,
         |member, content| match member.kind {
-            Kind::File { .. } if is_control_name(&member.path) => {
+            PackedKind::File { .. } if is_control_name(&member.path) => {
                 let mut bytes = Vec::new();
                 content.read_to_end(&mut bytes)?;
                 let file = ControlFile {
@@ -190,7 +190,7 @@ fn open(path: &Path) -> Result<Deb, Problem> {
                 }
                 Ok(())
             }
-            Kind::Directory if member.path.is_empty() => Ok(()),
+            PackedKind::Directory if member.path.is_empty() => Ok(()),
             _ => Err(Problem::Format(
                 "its control archive holds something else than plain files",
             )),

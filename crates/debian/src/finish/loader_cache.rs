@@ -37,7 +37,7 @@ pub(super) fn identify(path: &str, mut content: &[u8]) -> Option<(u32, Option<St
     }
     let object = stackforge_binary::elf::Object::read(path, &mut content, &[]).ok()?;
     let flags = flags(object.machine)?;
-    (object.kind == stackforge_binary::elf::Kind::Shared).then_some((flags, object.soname))
+    (object.kind == stackforge_binary::elf::ObjectType::Shared).then_some((flags, object.soname))
 }
 
 /// Returns glibc's flags for an ELF machine's 64-bit libraries (`sysdeps/generic/ldconfig.h`).

@@ -18,7 +18,7 @@ use md5::{Digest, Md5};
 use super::ahead::for_each_data;
 use super::deb::Deb;
 use super::dpkg::{self, Installed, State};
-use super::members::{Kind, Member, MemberError, for_each_member};
+use super::members::{Member, MemberError, PackedKind, for_each_member};
 use super::tree::{Implied, Node, PlaceError, Placement, Tree};
 use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
 
@@ -193,7 +193,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
                     hash,
                 };
                 self.member(index, &member, &real, &mut content, deb.name())?;
-                if let (Some(hash), Kind::File { .. }) = (content.hash, &member.kind) {
+                if let (Some(hash), PackedKind::File { .. }) = (content.hash, &member.kind) {
                     installed
                         .conffiles
                         .insert(spelled, super::package::hex(&hash.finalize()));
@@ -218,9 +218,9 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
         packages: &[Deb],
     ) -> Result<Placement, RootfsError> {
         let node = match &member.kind {
-            Kind::Directory => Node::Directory,
-            Kind::Symlink { target } => Node::Symlink(target.clone()),
-            Kind::File { .. } | Kind::Hardlink { .. } => Node::File,
+            PackedKind::Directory => Node::Directory,
+            PackedKind::Symlink { target } => Node::Symlink(target.clone()),
+            PackedKind::File { .. } | PackedKind::Hardlink { .. } => Node::File,
         };
         let mut implied = Vec::new();
         let replaces = &self.replaces;
@@ -274,8 +274,8 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
             mtime: member.mtime.min(self.source_date_epoch),
         };
         match &member.kind {
-            Kind::Directory => self.tar.directory(real, attributes)?,
-            Kind::File { size } => match &mut self.watch {
+            PackedKind::Directory => self.tar.directory(real, attributes)?,
+            PackedKind::File { size } => match &mut self.watch {
                 Some(watch) if watch.wants(real, *size) => {
                     let mut bytes = Vec::new();
                     content.read_to_end(&mut bytes)?;
@@ -284,8 +284,8 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
                 }
                 _ => self.tar.file(real, attributes, *size, content)?,
             },
-            Kind::Symlink { target } => self.tar.symlink(real, target, attributes)?,
-            Kind::Hardlink { target } => {
+            PackedKind::Symlink { target } => self.tar.symlink(real, target, attributes)?,
+            PackedKind::Hardlink { target } => {
                 let real_target = self
                     .tree
                     .real_path(target, &mut Vec::new())

@@ -94,25 +94,25 @@ fn lays_packages_out_with_usr_merged() {
     assert_eq!(members[0].0.path, "");
     assert_eq!(
         find("bin").unwrap().kind,
-        Kind::Symlink {
+        PackedKind::Symlink {
             target: "usr/bin".into()
         }
     );
     assert_eq!(
         find("lib64").unwrap().kind,
-        Kind::Symlink {
+        PackedKind::Symlink {
             target: "usr/lib64".into()
         }
     );
     assert_eq!(
         find("usr/lib64/copy").unwrap().kind,
-        Kind::Hardlink {
+        PackedKind::Hardlink {
             target: "usr/lib64/ld.so".into()
         }
     );
     assert_eq!(
         find("usr/lib/x.so").unwrap().kind,
-        Kind::Symlink {
+        PackedKind::Symlink {
             target: "../lib64/ld.so".into()
         }
     );

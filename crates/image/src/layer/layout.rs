@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::content::Content;
 use super::install::{self, Install};
-use super::tar::{self, Attributes, Kind};
+use super::tar::{self, Attributes, HeaderKind};
 use super::tree::{File, Tree};
 use stackforge_binary::zip::Method;
 
@@ -94,8 +94,8 @@ impl<'a> Entry<'a> {
 
     fn header(&self, out: &mut Vec<u8>, mtime: u32) {
         let kind = match self {
-            Self::Folder(_) => Kind::Folder,
-            Self::File(_, file) => Kind::File(file.size),
+            Self::Folder(_) => HeaderKind::Folder,
+            Self::File(_, file) => HeaderKind::File(file.size),
         };
         let mode = self.mode();
         tar::header(out, &self.name(), kind, Attributes { mode, mtime });

@@ -18,7 +18,7 @@ const MAX_SIZE: u64 = (1 << 33) - 1;
 pub(super) const END: [u8; 1024] = [0; 1024];
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum HeaderKind {
     File(u64),
     Folder,
 }
@@ -37,10 +37,10 @@ pub(super) fn padding(size: u64) -> &'static [u8] {
 }
 
 /// Appends a member's header. `name` is relative; a directory's ends in `/`.
-pub(super) fn header(out: &mut Vec<u8>, name: &str, kind: Kind, attributes: Attributes) {
+pub(super) fn header(out: &mut Vec<u8>, name: &str, kind: HeaderKind, attributes: Attributes) {
     let (flag, size) = match kind {
-        Kind::File(size) => (b'0', size),
-        Kind::Folder => (b'5', 0),
+        HeaderKind::File(size) => (b'0', size),
+        HeaderKind::Folder => (b'5', 0),
     };
     let split = split(name);
     let mut records = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read as _;
 
-    fn read(name: &str, kind: Kind, content: &[u8]) -> (String, u64, u32, Vec<u8>) {
+    fn read(name: &str, kind: HeaderKind, content: &[u8]) -> (String, u64, u32, Vec<u8>) {
         let mut tar = Vec::new();
         let attributes = Attributes {
             mode: 0o755,
@@ -161,7 +161,7 @@ mod tests {
             mode: 0o644,
             mtime: 0,
         };
-        header(&mut tar, "big", Kind::File(MAX_SIZE + 1), attributes);
+        header(&mut tar, "big", HeaderKind::File(MAX_SIZE + 1), attributes);
         let mut archive = tar::Archive::new(&tar[..]);
         let entry = archive.entries().unwrap().next().unwrap().unwrap();
         assert_eq!(entry.size(), MAX_SIZE + 1);
@@ -174,7 +174,7 @@ mod tests {
                 format!("{}/", "d".repeat(len)),
                 format!("a/{}/", "d".repeat(len)),
             ] {
-                assert_eq!(read(&name, Kind::Folder, b"").0, name);
+                assert_eq!(read(&name, HeaderKind::Folder, b"").0, name);
             }
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         #[test]
         fn names_come_back(name in "[a-zé]{1,120}(/[a-z.日]{1,120}){0,4}", size in 0usize..1500) {
             let content = vec![7; size];
-            let (found, len, mode, bytes) = read(&name, Kind::File(size as u64), &content);
+            let (found, len, mode, bytes) = read(&name, HeaderKind::File(size as u64), &content);
             prop_assert_eq!(found, name);
             prop_assert_eq!((len, mode), (size as u64, 0o755));
             prop_assert_eq!(bytes, content);

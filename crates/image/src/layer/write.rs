@@ -18,7 +18,7 @@ use super::layout::{self, Entry, Job};
 use super::record::{self, Sha256};
 use super::spec::{Spec, Stitched};
 use super::sums::{Piece, Sums};
-use super::tar::{self, Attributes, Kind};
+use super::tar::{self, Attributes, HeaderKind};
 use super::toc::{self, Chunk, Toc};
 use super::tree::{File, Tree};
 use super::{installed, ordered, scripts};
@@ -308,7 +308,7 @@ impl<'scope, W: Write, F: FnMut(&Arc<Vec<u8>>)> Writer<'scope, W, F> {
         tar::header(
             &mut head,
             path,
-            Kind::File(size),
+            HeaderKind::File(size),
             Attributes { mode, mtime },
         );
         self.member(head)?;
@@ -330,7 +330,7 @@ impl<'scope, W: Write, F: FnMut(&Arc<Vec<u8>>)> Writer<'scope, W, F> {
             mtime: self.epoch,
         };
         let mut member = Vec::new();
-        tar::header(&mut member, toc::NAME, Kind::File(size), attributes);
+        tar::header(&mut member, toc::NAME, HeaderKind::File(size), attributes);
         member.extend_from_slice(&json);
         member.extend_from_slice(tar::padding(size));
         member.extend_from_slice(&tar::END);

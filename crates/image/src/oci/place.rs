@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::OciError;
 use stackforge_binary::source::{self, FileSource, Source as _, Window};
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_types::Digest;
 
 /// Most bytes of a document that is parsed: an index, a manifest, a configuration.
@@ -207,11 +207,11 @@ fn members(path: &Path) -> Result<HashMap<String, (u64, u64)>, OciError> {
             return Err(wrong(&header.path, "is one too many: images have fewer"));
         }
         let content = match (header.kind, header.link) {
-            (Kind::File, _) => (start, header.size),
-            (Kind::HardLink, Some(to)) => *found
+            (MemberKind::File, _) => (start, header.size),
+            (MemberKind::HardLink, Some(to)) => *found
                 .get(&to)
                 .ok_or_else(|| wrong(&header.path, "is a hard link to a file that is not there"))?,
-            (Kind::SymLink, Some(to)) => {
+            (MemberKind::SymLink, Some(to)) => {
                 links.push((header.path, to));
                 continue;
             }

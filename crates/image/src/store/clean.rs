@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::files::{entries, remove, weight};
 use super::handle::Store;
 use super::images::{digest, name_of};
-use super::list::{Entry, Kind};
+use super::list::{Entry, EntryKind};
 use super::lock::{is_at, open, try_lock};
 use serde::Serialize;
 use stackforge_types::Digest;
@@ -143,7 +143,7 @@ impl Store {
             if entry.kind.is_folder() {
                 match self.remove_tree(&entry.path) {
                     // Foreign code may leave files of other users there. The rest can still be collected.
-                    Err(e) if entry.kind == Kind::Objects => {
+                    Err(e) if entry.kind == EntryKind::Objects => {
                         tracing::warn!("{} stay: {e}", entry.name);
                     }
                     removed => removed?,
@@ -154,7 +154,7 @@ impl Store {
                 self.forget_names(digest);
             }
             remove(&entry.path)?;
-            if entry.kind == Kind::Part {
+            if entry.kind == EntryKind::Part {
                 // The note on its server lies beside it.
                 remove(&entry.path.with_extension("part.json"))?;
             }
@@ -232,14 +232,14 @@ impl Store {
 /// `all`, a part that no process has locked may be removed.
 fn may_go(entry: &Entry, all: bool, now: SystemTime) -> bool {
     match entry.kind {
-        Kind::Tool => false,
-        Kind::Part if all => {
+        EntryKind::Tool => false,
+        EntryKind::Part if all => {
             let free = |file: File| {
                 Ok::<_, StoreError>(try_lock(&file, &entry.path)? && is_at(&file, &entry.path))
             };
             open(&entry.path).and_then(free).unwrap_or(false)
         }
-        Kind::Part | Kind::Log | Kind::Index => {
+        EntryKind::Part | EntryKind::Log | EntryKind::Index => {
             now.duration_since(entry.used).is_ok_and(|age| age > FRESH)
         }
         _ => true,

@@ -11,7 +11,7 @@ use super::handle::{OnProgress, Store};
 use super::images::{REF_NAME, digest};
 use serde::Serialize;
 use serde_json::Value;
-use stackforge_binary::tar::{Kind, Reader};
+use stackforge_binary::tar::{MemberKind, Reader};
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -124,7 +124,7 @@ impl Import<'_> {
             let Some(mut entry) = entry else {
                 return Ok(());
             };
-            if entry.header.kind == Kind::File {
+            if entry.header.kind == MemberKind::File {
                 let name = entry.header.path.clone();
                 self.take(&name, &mut entry)?;
             }

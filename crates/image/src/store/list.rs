@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Kind of an entry of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum EntryKind {
     /// A blob of an image that `index.json` names.
     Image,
     /// A wheel.
@@ -40,7 +40,7 @@ pub enum Kind {
     Tool,
 }
 
-impl Kind {
+impl EntryKind {
     /// Whether it is a directory that programs filled, under a key of its own and with no blob.
     pub(super) fn is_folder(self) -> bool {
         matches!(self, Self::Unpacked | Self::Objects)
@@ -51,7 +51,7 @@ impl Kind {
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
     /// What kind of entry it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The name of a file, an image or a step; else the digest.
     pub name: String,
     /// `None` for an entry that is not a blob, such as a log.
@@ -97,7 +97,7 @@ impl Store {
     /// If the store cannot be read.
     pub fn list(&self) -> Result<Listing, StoreError> {
         let images = self.refs()?;
-        let mut known: BTreeMap<Digest, (Kind, String)> = BTreeMap::new();
+        let mut known: BTreeMap<Digest, (EntryKind, String)> = BTreeMap::new();
         for image in &images {
             let name = image
                 .name
@@ -105,7 +105,7 @@ impl Store {
                 .unwrap_or_else(|| image.digest.to_string());
             for (digest, what) in self.closure(&image.digest).blobs {
                 let name = format!("{name}: {what}");
-                known.entry(digest).or_insert((Kind::Image, name));
+                known.entry(digest).or_insert((EntryKind::Image, name));
             }
         }
         let keys = self.keys()?;
@@ -115,7 +115,7 @@ impl Store {
             };
             for (what, digest) in action.outputs {
                 let name = format!("{}: {what}", action.step);
-                known.entry(digest).or_insert((Kind::Output, name));
+                known.entry(digest).or_insert((EntryKind::Output, name));
             }
         }
         let mut found = Vec::new();
@@ -125,10 +125,10 @@ impl Store {
             };
             let file = self.names_of(&digest).into_iter().next();
             let (kind, name) = match (known.remove(&digest), file) {
-                (Some((Kind::Image, name)), _) => (Kind::Image, name),
+                (Some((EntryKind::Image, name)), _) => (EntryKind::Image, name),
                 (_, Some(file)) => (kind_of(&file), file),
                 (Some(known), None) => known,
-                (None, None) => (Kind::Unnamed, digest.to_string()),
+                (None, None) => (EntryKind::Unnamed, digest.to_string()),
             };
             found.push(Entry {
                 kind,
@@ -140,16 +140,16 @@ impl Store {
             });
         }
         for (folder, kind) in [
-            ("parts", Kind::Part),
-            ("logs", Kind::Log),
-            ("indices", Kind::Index),
-            ("tools", Kind::Tool),
+            ("parts", EntryKind::Part),
+            ("logs", EntryKind::Log),
+            ("indices", EntryKind::Index),
+            ("tools", EntryKind::Tool),
         ] {
             for path in entries(&self.root().join(folder))? {
                 let (size, used) = weight(&path);
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 // The note of a part lies beside it and is removed with it.
-                if kind == Kind::Part && !name.ends_with(".part") {
+                if kind == EntryKind::Part && !name.ends_with(".part") {
                     continue;
                 }
                 found.push(Entry {
@@ -183,11 +183,11 @@ impl Store {
     }
 }
 
-fn kind_of(file: &str) -> Kind {
+fn kind_of(file: &str) -> EntryKind {
     match file.rsplit('.').next() {
-        Some("whl") => Kind::Wheel,
-        Some("deb") => Kind::OsPackage,
-        Some("gz" | "zip" | "bz2" | "tgz") => Kind::Source,
-        _ => Kind::Output,
+        Some("whl") => EntryKind::Wheel,
+        Some("deb") => EntryKind::OsPackage,
+        Some("gz" | "zip" | "bz2" | "tgz") => EntryKind::Source,
+        _ => EntryKind::Output,
     }
 }

@@ -46,7 +46,7 @@ pub use images::Ref;
 pub use import::{HasSigned, Imported};
 pub use journal::Journal;
 pub use layout::Scratch;
-pub use list::{Entry, Kind, Listing};
+pub use list::{Entry, EntryKind, Listing};
 pub use lock::Alone;
 pub use objects::ObjectFolder;
 pub use place::LayoutLock;

@@ -9,7 +9,7 @@
 use super::error::StoreError;
 use super::files::{entries, weight};
 use super::handle::Store;
-use super::list::{Entry, Kind};
+use super::list::{Entry, EntryKind};
 use super::lock::Alone;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, renameat, unlinkat};
 use stackforge_types::beneath::{Within, open_beneath};
@@ -206,7 +206,7 @@ impl Store {
                 let used = path.metadata().and_then(|m| m.modified());
                 let used = used.unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push(Entry {
-                    kind: Kind::Objects,
+                    kind: EntryKind::Objects,
                     name: format!("{library} for {arch}"),
                     digest: Some(key(&arch, &library)),
                     size,
@@ -257,7 +257,11 @@ mod tests {
         let listed: Vec<_> = listed.iter().map(|e| (e.kind, e.size)).collect();
         assert_eq!(
             listed,
-            [(Kind::Objects, 5), (Kind::Objects, 0), (Kind::Objects, 0)]
+            [
+                (EntryKind::Objects, 5),
+                (EntryKind::Objects, 0),
+                (EntryKind::Objects, 0)
+            ]
         );
         let other = Store::open(Some(dir.path())).unwrap();
         let none = Limits {

@@ -9,7 +9,7 @@ use super::error::StoreError;
 use super::files::{entries, write_atomically};
 use super::handle::Store;
 use super::layout::Scratch;
-use super::list::{Entry, Kind};
+use super::list::{Entry, EntryKind};
 use stackforge_types::Digest;
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -138,7 +138,7 @@ impl Store {
             let size = std::fs::read_to_string(&note).ok();
             let used = std::fs::metadata(&note).and_then(|m| m.modified());
             found.push(Entry {
-                kind: Kind::Unpacked,
+                kind: EntryKind::Unpacked,
                 name: name.clone().into_owned(),
                 digest: name.get(..64).and_then(|hex| Digest::from_hex(hex).ok()),
                 size: size.and_then(|s| s.parse().ok()).unwrap_or_default(),

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
 
-use super::changes::{Change, Kind, changes};
+use super::changes::{Change, ChangeKind, changes};
 use super::request::Archive;
 
 /// Attributes that belong to a layer: capabilities of programs, and what programs note themselves.
@@ -60,35 +60,35 @@ fn member<W: io::Write>(tar: &mut Writer<W>, archive: &Archive, change: &Change)
         kept.then_some((name, value.as_slice()))
     });
     let kept: Vec<(&str, &[u8])> = kept.collect();
-    if !matches!(change.kind, Kind::Special | Kind::Whiteout) && !kept.is_empty() {
+    if !matches!(change.kind, ChangeKind::Special | ChangeKind::Whiteout) && !kept.is_empty() {
         tar.xattrs(&kept)?;
     }
     match &change.kind {
-        Kind::Directory { opaque } => {
+        ChangeKind::Directory { opaque } => {
             tar.directory(path, attributes)?;
             if *opaque {
                 whiteout(tar, &format!("{path}/.wh..wh..opq"), archive.latest)?;
             }
             Ok(())
         }
-        Kind::File { size } => {
+        ChangeKind::File { size } => {
             let file = File::options()
                 .read(true)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(archive.changed.join(&change.path))?;
             tar.file(path, attributes, *size, file)
         }
-        Kind::HardLink(first) => tar.hardlink(path, text(first)?, attributes),
-        Kind::Symlink(target) => tar.symlink(path, text(target)?, attributes),
-        Kind::Whiteout => {
+        ChangeKind::HardLink(first) => tar.hardlink(path, text(first)?, attributes),
+        ChangeKind::Symlink(target) => tar.symlink(path, text(target)?, attributes),
+        ChangeKind::Whiteout => {
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             let name = &path[parent.len()..];
             let name = name.strip_prefix('/').unwrap_or(name);
             let slash = if parent.is_empty() { "" } else { "/" };
             whiteout(tar, &format!("{parent}{slash}.wh.{name}"), archive.latest)
         }
-        Kind::Fifo => tar.fifo(path, attributes),
-        Kind::Special => Ok(()),
+        ChangeKind::Fifo => tar.fifo(path, attributes),
+        ChangeKind::Special => Ok(()),
     }
 }
 
@@ -113,7 +113,7 @@ fn text(path: &Path) -> io::Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackforge_binary::tar::{Kind as Member, Reader};
+    use stackforge_binary::tar::{MemberKind as Member, Reader};
 
     fn archived(changed: &Path) -> Vec<u8> {
         let out = tempfile::NamedTempFile::new().unwrap();

@@ -20,7 +20,7 @@ pub struct Change {
     /// Path relative to the root.
     pub path: PathBuf,
     /// What is at the path now.
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// Permission bits.
     pub mode: u32,
     /// Owner's user ID, as the host sees it.
@@ -35,7 +35,7 @@ pub struct Change {
 
 /// The kind of an entry of the upper directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChangeKind {
     /// A directory that was made or changed.
     Directory {
         /// Whether the directory hides the contents of the layers below.
@@ -94,7 +94,7 @@ fn walk(
     for name in names {
         let path = below.join(name);
         let change = look(upper, &path, links).map_err(fault(&path))?;
-        let directory = matches!(change.kind, Kind::Directory { .. });
+        let directory = matches!(change.kind, ChangeKind::Directory { .. });
         out.push(change);
         if directory {
             walk(upper, &path, links, out)?;
@@ -109,25 +109,25 @@ fn look(upper: &Path, path: &Path, links: &mut Links) -> std::io::Result<Change>
     let (attributes, opaque) = attributes(&full);
     let kind = stat.file_type();
     let kind = if kind.is_dir() {
-        Kind::Directory { opaque }
+        ChangeKind::Directory { opaque }
     } else if kind.is_char_device() && stat.rdev() == 0 {
         // Whiteouts are hard links to one file, but not hard links of a layer.
-        Kind::Whiteout
+        ChangeKind::Whiteout
     } else if let Some(first) = (stat.nlink() > 1)
         .then(|| links.get(&(stat.dev(), stat.ino())))
         .flatten()
     {
-        Kind::HardLink(first.clone())
+        ChangeKind::HardLink(first.clone())
     } else if kind.is_file() {
-        Kind::File { size: stat.size() }
+        ChangeKind::File { size: stat.size() }
     } else if kind.is_symlink() {
-        Kind::Symlink(std::fs::read_link(&full)?)
+        ChangeKind::Symlink(std::fs::read_link(&full)?)
     } else if kind.is_fifo() {
-        Kind::Fifo
+        ChangeKind::Fifo
     } else {
-        Kind::Special
+        ChangeKind::Special
     };
-    if stat.nlink() > 1 && !matches!(kind, Kind::Directory { .. } | Kind::Whiteout) {
+    if stat.nlink() > 1 && !matches!(kind, ChangeKind::Directory { .. } | ChangeKind::Whiteout) {
         links
             .entry((stat.dev(), stat.ino()))
             .or_insert_with(|| path.to_owned());
@@ -198,17 +198,17 @@ mod tests {
         std::fs::hard_link(at("a"), at("b/c")).unwrap();
         std::os::unix::fs::symlink("/etc/shadow", at("d")).unwrap();
         let all = changes(dir.path()).unwrap();
-        let kinds: Vec<(&str, Kind)> = all
+        let kinds: Vec<(&str, ChangeKind)> = all
             .iter()
             .map(|c| (c.path.to_str().unwrap(), c.kind.clone()))
             .collect();
         assert_eq!(
             kinds,
             [
-                ("a", Kind::File { size: 4 }),
-                ("b", Kind::Directory { opaque: false }),
-                ("b/c", Kind::HardLink("a".into())),
-                ("d", Kind::Symlink("/etc/shadow".into())),
+                ("a", ChangeKind::File { size: 4 }),
+                ("b", ChangeKind::Directory { opaque: false }),
+                ("b/c", ChangeKind::HardLink("a".into())),
+                ("d", ChangeKind::Symlink("/etc/shadow".into())),
             ]
         );
     }

@@ -26,7 +26,7 @@ mod wire;
 
 use super::{capabilities, error, mountinfo, outcome, request, text};
 
-pub use changes::{Change, Kind, changes};
+pub use changes::{Change, ChangeKind, changes};
 pub use child::child_main;
 pub use probe::probe;
 pub use run::{archive, remove};

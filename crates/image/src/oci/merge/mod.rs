@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use stackforge_binary::tar::{Header, Kind};
+use stackforge_binary::tar::{Header, MemberKind};
 
 /// Longest path that Linux takes, in bytes without the final zero.
 const MOST_PATH: usize = 4095;
@@ -152,7 +152,7 @@ impl Merge {
             return Err(MergeError::Long(header.path));
         }
         let node = match header.kind {
-            Kind::HardLink => self.target(&path, header)?,
+            MemberKind::HardLink => self.target(&path, header)?,
             _ => Node {
                 layer: self.layer,
                 content,
@@ -166,7 +166,7 @@ impl Merge {
     pub fn end_layer(&mut self) {
         let mut parent = String::new();
         for (path, node) in std::mem::take(&mut self.upper) {
-            if node.header.kind != Kind::Directory {
+            if node.header.kind != MemberKind::Directory {
                 remove(&mut self.lower, &path);
             }
             // A directory that exists only because of its members also replaces a lower file.
@@ -192,13 +192,13 @@ impl Merge {
 
     fn place(&mut self, path: String, node: Node) -> Result<(), MergeError> {
         let old = self.upper.get(&path).map(|old| old.header.kind);
-        if node.header.kind != Kind::Directory {
+        if node.header.kind != MemberKind::Directory {
             remove(&mut self.upper, &path);
             // Removed now, because a later member of the layer may make it a directory again.
             remove(&mut self.lower, &path);
         }
         // Anything but a new plain file may change how paths resolve.
-        if node.header.kind != Kind::File || old.is_some() {
+        if node.header.kind != MemberKind::File || old.is_some() {
             self.last = None;
         }
         let link = node.header.link.as_ref().map_or(0, String::len);
@@ -221,10 +221,12 @@ impl Merge {
                 path: path.to_owned(),
                 to,
             }),
-            Some(node) if node.header.kind == Kind::Directory => Err(MergeError::ToDirectory {
-                path: path.to_owned(),
-                to,
-            }),
+            Some(node) if node.header.kind == MemberKind::Directory => {
+                Err(MergeError::ToDirectory {
+                    path: path.to_owned(),
+                    to,
+                })
+            }
             Some(node) => Ok(Node {
                 layer: self.layer,
                 ..node.clone()
@@ -277,7 +279,7 @@ impl Merge {
                 continue;
             };
             match (&node.header.link, node.header.kind) {
-                (Some(link), Kind::SymLink) => {
+                (Some(link), MemberKind::SymLink) => {
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(MergeError::Circle(directory.to_owned()));
@@ -290,7 +292,7 @@ impl Merge {
                         rest.push_front(part);
                     }
                 }
-                (_, Kind::Directory) => {}
+                (_, MemberKind::Directory) => {}
                 _ if own.is_some() => return Err(MergeError::BelowFile(directory.to_owned())),
                 _ => {}
             }
@@ -330,7 +332,7 @@ fn below(directory: &str) -> Range<String> {
 fn remove_file(nodes: &mut Nodes, path: &str) {
     let file = nodes
         .get(path)
-        .is_some_and(|node| node.header.kind != Kind::Directory);
+        .is_some_and(|node| node.header.kind != MemberKind::Directory);
     if file {
         nodes.remove(path);
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn header(path: &str, kind: Kind, link: Option<&str>) -> Header {
+fn header(path: &str, kind: MemberKind, link: Option<&str>) -> Header {
     Header {
         path: path.to_owned(),
         kind,
@@ -22,14 +22,14 @@ fn header(path: &str, kind: Kind, link: Option<&str>) -> Header {
 /// Parses a member: `dir/`, `file`, `soft -> to`, `hard => to`.
 fn member(text: &str) -> Header {
     if let Some((path, to)) = text.split_once(" -> ") {
-        return header(path, Kind::SymLink, Some(to));
+        return header(path, MemberKind::SymLink, Some(to));
     }
     if let Some((path, to)) = text.split_once(" => ") {
-        return header(path, Kind::HardLink, Some(to));
+        return header(path, MemberKind::HardLink, Some(to));
     }
     match text.strip_suffix('/') {
-        Some(path) => header(path, Kind::Directory, None),
-        None => header(text, Kind::File, None),
+        Some(path) => header(path, MemberKind::Directory, None),
+        None => header(text, MemberKind::File, None),
     }
 }
 
@@ -138,7 +138,10 @@ fn hard_links_become_what_they_lead_to() {
                 member: 1
             }
         );
-        assert_eq!((&node.header.path[..], node.header.kind), ("b", Kind::File));
+        assert_eq!(
+            (&node.header.path[..], node.header.kind),
+            ("b", MemberKind::File)
+        );
     }
     assert!(!nodes.contains_key("b"));
     assert_eq!(nodes["t"].header.link.as_deref(), Some("x"));
@@ -241,7 +244,7 @@ proptest! {
         }
         merge.end_layer();
         for (path, node) in merge.finish() {
-            prop_assert!(node.header.kind != Kind::HardLink, "{path}");
+            prop_assert!(node.header.kind != MemberKind::HardLink, "{path}");
         }
     }
 }

@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FileType, OFlags, Timespec};
 use lower::Lower;
 use paths::join;
 use place::{Place, Root};
-use stackforge_binary::tar::{Entry, Header, Kind, Reader, bytes};
+use stackforge_binary::tar::{Entry, Header, MemberKind, Reader, bytes};
 
 use super::error::{DEEPEST, UnpackError};
 use super::{Owner, Unpacked, error, fill, owner};
@@ -103,7 +103,7 @@ struct Unpacking {
 /// Metadata of a file that are set after its content.
 #[derive(Clone, Copy)]
 struct Attributes {
-    kind: Kind,
+    kind: MemberKind,
     mode: u32,
     uid: u64,
     gid: u64,
@@ -159,16 +159,16 @@ impl Unpacking {
             .whiteout();
         }
         if let Some(lower) = &mut self.lower {
-            let keeps = header.kind == Kind::Directory;
+            let keeps = header.kind == MemberKind::Directory;
             lower.replace(&place.folder, name, &header.path, keeps)?;
         }
         match header.kind {
-            Kind::Directory => {
+            MemberKind::Directory => {
                 place.folder()?;
                 place.xattrs(&header)?;
                 return self.later(&header);
             }
-            Kind::File => {
+            MemberKind::File => {
                 place.clear()?;
                 let mut file = place.file()?;
                 let wrote = |e: io::Error| UnpackError::Write {
@@ -177,11 +177,11 @@ impl Unpacking {
                 };
                 self.done.content += copy(&mut entry, &mut file).map_err(wrote)?;
             }
-            Kind::SymLink => {
+            MemberKind::SymLink => {
                 place.clear()?;
                 place.symlink(&bytes(header.link.as_deref().unwrap_or_default()))?;
             }
-            Kind::HardLink => {
+            MemberKind::HardLink => {
                 let to = header.link.as_deref().unwrap_or_default();
                 let (folder, name) = to.rsplit_once('/').unwrap_or(("", to));
                 let target = Place::find(&self.root, folder, name, to)?;
@@ -193,11 +193,11 @@ impl Unpacking {
                 self.done.files += 1;
                 return Ok(());
             }
-            Kind::Fifo => {
+            MemberKind::Fifo => {
                 place.clear()?;
                 place.node(FileType::Fifo)?;
             }
-            Kind::Character | Kind::Block => {
+            MemberKind::Character | MemberKind::Block => {
                 self.done.devices += 1;
                 return Ok(());
             }
@@ -205,7 +205,7 @@ impl Unpacking {
         self.done.files += 1;
         place.attributes(Attributes::from(&header), self.owner)?;
         // Set last: changing owner or mode removes a file's capabilities.
-        if header.kind != Kind::SymLink {
+        if header.kind != MemberKind::SymLink {
             place.xattrs(&header)?;
         }
         Ok(())
@@ -288,10 +288,10 @@ impl Place<'_> {
             rustix::fs::chownat(&self.folder, &*self.name, Some(uid), Some(gid), flags)
                 .map_err(|e| at("set the owner of", e))?;
         }
-        if wanted.kind != Kind::SymLink {
+        if wanted.kind != MemberKind::SymLink {
             // Without root, files stay readable for their owner.
             let own = if owner == Owner::Kept { 0 } else { 0o400 };
-            let dir = if wanted.kind == Kind::Directory && own > 0 {
+            let dir = if wanted.kind == MemberKind::Directory && own > 0 {
                 0o300
             } else {
                 0
