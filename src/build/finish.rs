@@ -15,15 +15,12 @@ use stackforge_stack::labels;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An image without a name, in an engine or in the store.
 pub(super) trait Candidate {
-    /// Validates it. A failed check is an error.
-    async fn validate(&mut self) -> Result<Report, BuildError>;
-
-    /// Audits it.
-    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError>;
+    /// Validates and audits it. A failed check of the validation is an error, also where the audit fails too.
+    async fn check(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Checked, BuildError>;
 
     /// Returns the wheels, by library, whose files the image has to hold unchanged.
     fn wheels(&self) -> Result<BTreeMap<String, PathBuf>, BuildError>;
@@ -46,6 +43,14 @@ pub(super) trait Candidate {
 
     /// Returns the path of the engine's log.
     fn log(&self) -> Option<PathBuf>;
+}
+
+/// What was found of an image.
+pub(super) struct Checked {
+    pub report: Report,
+    pub audit: Audit,
+    /// How long the audit took.
+    pub audit_time: Duration,
 }
 
 /// The final image.
@@ -123,10 +128,13 @@ async fn judge<C: Candidate>(
     options: &Options<'_>,
     candidate: &mut C,
 ) -> Result<Judged, BuildError> {
-    let report = candidate.validate().await?;
-    let start = Instant::now();
     let audit_spec = AuditSpec::of(plan, options.catalog);
-    let mut audit = candidate.audit(&audit_spec).await?;
+    let Checked {
+        report,
+        mut audit,
+        audit_time,
+    } = candidate.check(&audit_spec).await?;
+    let start = Instant::now();
     audit.target.clone_from(&plan.variant);
     installed::check(plan, &report, &audit, &candidate.wheels()?)?;
     if !audit.ok {
@@ -142,7 +150,7 @@ async fn judge<C: Candidate>(
         report,
         audit,
         image,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: (audit_time + start.elapsed()).as_secs_f64(),
     })
 }
 

@@ -14,7 +14,7 @@ mod stages;
 
 use super::audit::{AUDIT_PATH, AuditSpec, audit_image};
 use super::context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
-use super::finish::{Candidate, Sealed, document, finish};
+use super::finish::{Candidate, Checked, Sealed, document, finish};
 use super::shared::Shared;
 use super::{
     BuildError, BuildEvent, Built, Options, StepResult, ValidationRequest, base, existing,
@@ -36,6 +36,7 @@ pub use stages::{plan_step, stage};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// Longest validation report, in bytes.
 const MAX_REPORT: usize = 4 << 20;
@@ -211,9 +212,9 @@ impl UnnamedImage<'_> {
     }
 }
 
-impl Candidate for UnnamedImage<'_> {
+impl UnnamedImage<'_> {
     /// The programs ran as a step of the build. Steps have no GPU, so with `gpu` they run again in a container.
-    async fn validate(&mut self) -> Result<Report, BuildError> {
+    async fn validate(&self) -> Result<Report, BuildError> {
         let report = read_report(self.docker, &self.temporary).await?;
         if let Some(difference) = installed::other_promise(self.plan, &report) {
             return Err(BuildError::NotTheLocks {
@@ -232,7 +233,7 @@ impl Candidate for UnnamedImage<'_> {
         Ok(report)
     }
 
-    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError> {
+    async fn audit(&self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError> {
         self.emit(BuildEvent::Phase { name: "audit" });
         let progress = |done, total| {
             let what = "audit".to_owned();
@@ -243,6 +244,19 @@ impl Candidate for UnnamedImage<'_> {
             audit_spec.image(image)
         })
         .await
+    }
+}
+
+impl Candidate for UnnamedImage<'_> {
+    async fn check(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Checked, BuildError> {
+        let report = self.validate().await?;
+        let start = Instant::now();
+        let audit = self.audit(audit_spec).await?;
+        Ok(Checked {
+            report,
+            audit,
+            audit_time: start.elapsed(),
+        })
     }
 
     fn wheels(&self) -> Result<BTreeMap<String, PathBuf>, BuildError> {

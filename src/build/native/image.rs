@@ -1,7 +1,7 @@
 //! The assembled image before it has a name, for the common end of a build.
 
 use super::super::audit::{AUDIT_PATH, AuditSpec};
-use super::super::finish::{Candidate, Sealed, document};
+use super::super::finish::{Candidate, Checked, Sealed, document};
 use super::super::{BuildError, BuildEvent, StepResult, recorded};
 use super::base::Base;
 use super::environment::variables;
@@ -16,8 +16,11 @@ use stackforge_image::store::Action;
 use stackforge_plan::{Member, StepId};
 use stackforge_stack::labels;
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread::scope;
 use std::time::Instant;
+use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 pub(super) struct UnnamedImage<'a, 'on> {
@@ -64,14 +67,12 @@ impl<'a, 'on> UnnamedImage<'a, 'on> {
         self.builder.store_documents(&image)?;
         Ok(image)
     }
-}
 
-impl Candidate for UnnamedImage<'_, '_> {
-    async fn validate(&mut self) -> Result<Report, BuildError> {
-        let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
+    /// Returns the report of these layers from the store, or validates them.
+    async fn validate(&mut self, content: &Assembled) -> Result<Report, BuildError> {
         let builder = &mut self.builder;
         let Some(step) = builder.plan.step(&StepId::Validate) else {
-            return builder.validate(&content).await;
+            return builder.validate(content).await;
         };
         let options = builder.options;
         let known = recorded::report(options.store, step, &self.layers)
@@ -83,21 +84,40 @@ impl Candidate for UnnamedImage<'_, '_> {
         }
         let start = Instant::now();
         block_in_place(|| builder.ahead.name_trees(options.store, &self.layers))?;
-        let report = builder.validate(&content).await?;
+        let report = builder.validate(content).await?;
         let seconds = start.elapsed().as_secs_f64();
         let action = recorded::validated(&report, &self.layers, seconds);
         options.store.record(&step.key, &action)?;
         builder.finished(&step.id, start);
         Ok(report)
     }
+}
 
-    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError> {
-        (self.builder.on)(BuildEvent::Phase { name: "audit" });
+impl Candidate for UnnamedImage<'_, '_> {
+    /// Both at once: imports take one processor at a time.
+    async fn check(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Checked, BuildError> {
         let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
+        let plan = self.builder.plan;
         let image = self.builder.at_rest(&content)?;
         let readings = self.builder.ahead.take_readings();
-        let image = AtRest::new(&self.builder.plan.variant, image).with_readings(readings);
-        Ok(block_in_place(|| audit_spec.image(Target::Image(&image)))?)
+        let image = AtRest::new(&plan.variant, image).with_readings(readings);
+        block_in_place(|| {
+            scope(|scope| {
+                let audit = scope.spawn(|| {
+                    let start = Instant::now();
+                    let audit = audit_spec.image(Target::Image(&image));
+                    (audit, start.elapsed())
+                });
+                let report = Handle::current().block_on(self.validate(&content))?;
+                (self.builder.on)(BuildEvent::Phase { name: "audit" });
+                let (audit, audit_time) = audit.join().unwrap_or_else(|panic| resume_unwind(panic));
+                Ok(Checked {
+                    report,
+                    audit: audit?,
+                    audit_time,
+                })
+            })
+        })
     }
 
     /// None: layers are made from locked wheels by digest, and pruning changes files.
