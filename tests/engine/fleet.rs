@@ -65,6 +65,9 @@ fn skopeo(args: &[&str]) -> Value {
 
 #[test]
 fn variants_are_spread_over_engines_and_survive_the_loss_of_one() {
+    if !support::has_turn("variants spread over engines", 1, 2) {
+        return;
+    }
     let registry = Server::start(Kind::Open);
     let (steady, mut mortal) = (Daemon::start(), Daemon::start());
     let nobody = "tcp://127.0.0.1:9";

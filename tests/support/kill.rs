@@ -152,6 +152,7 @@ fn entered(thread: pid_t) -> Option<&'static str> {
     let changes = match kind {
         Kind::Always => true,
         Kind::Opens(flags) => entry.args[*flags] as c_int & (libc::O_CREAT | libc::O_TRUNC) != 0,
+        Kind::Clones => entry.args[1] == u64::from(libc::FICLONE as u32),
         Kind::Writes => {
             let file = std::fs::read_link(format!("/proc/{thread}/fd/{}", entry.args[0]));
             file.is_ok_and(|file| file.starts_with("/") && !file.starts_with("/dev"))
@@ -164,10 +165,12 @@ enum Kind {
     Always,
     /// If the flags in that argument say so.
     Opens(usize),
+    /// If the second argument asks for that.
+    Clones,
     /// If the first argument is a file.
     Writes,
 }
-use Kind::{Always, Opens, Writes};
+use Kind::{Always, Clones, Opens, Writes};
 
 const CALLS: &[(c_long, &str, Kind)] = &[
     (libc::SYS_openat, "openat", Opens(2)),
@@ -188,6 +191,7 @@ const CALLS: &[(c_long, &str, Kind)] = &[
     (libc::SYS_ftruncate, "ftruncate", Writes),
     (libc::SYS_fallocate, "fallocate", Writes),
     (libc::SYS_copy_file_range, "copy_file_range", Always),
+    (libc::SYS_ioctl, "ioctl", Clones),
     (libc::SYS_fsync, "fsync", Writes),
     (libc::SYS_fdatasync, "fdatasync", Writes),
     (libc::SYS_syncfs, "syncfs", Writes),

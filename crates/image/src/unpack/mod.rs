@@ -28,6 +28,8 @@ use elsewhere as own;
 use linux as own;
 
 pub use error::{DEEPEST, UnpackError};
+#[cfg(target_os = "linux")]
+pub use linux::{over_listed, update};
 pub use own::{over, supported, unpack};
 pub use owner::Owner;
 

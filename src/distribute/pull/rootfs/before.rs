@@ -53,6 +53,14 @@ pub(super) fn after(target: &Target, keep: u32) -> Result<Vec<PathBuf>, PullErro
     Ok(more.filter(|path| ours(path)).collect())
 }
 
+/// Returns the images beside the target, and whether each is removed when another one enters.
+pub(super) fn beside(target: &Target, keep: u32) -> Result<Vec<(PathBuf, bool)>, PullError> {
+    let is_full = (1..=keep).all(|n| target.slot(n).symlink_metadata().is_ok());
+    let kept = (1..=keep).map(|n| (target.slot(n), is_full && n == keep));
+    let more = after(target, keep)?.into_iter().map(|path| (path, true));
+    Ok(kept.chain(more).filter(|(path, _)| ours(path)).collect())
+}
+
 fn ours(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir()) && Marker::read(path).is_some()
 }

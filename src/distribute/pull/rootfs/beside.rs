@@ -7,7 +7,8 @@
 //! - `growing`: the new files, while they are incomplete;
 //! - `root`: the new files, complete and with a marker of their own; after the exchange, the previous
 //!   files. The marker in `root` tells which, as the hidden directory's own marker names the new image;
-//! - `gone`: files that are being removed.
+//! - `staged`: files of layers that were read, until they get their names in `growing`;
+//! - `gone`: files that are being removed, or moved to `growing`.
 
 use super::marker::Marker;
 use super::target::Target;
@@ -23,7 +24,8 @@ use std::path::{Path, PathBuf};
 const GROWING: &str = "growing";
 const ROOT: &str = "root";
 const GONE: &str = "gone";
-const INSIDE: [&str; 4] = [marker::NAME, GROWING, ROOT, GONE];
+const STAGED: &str = "staged";
+const INSIDE: [&str; 5] = [marker::NAME, GROWING, ROOT, GONE, STAGED];
 
 #[derive(Debug)]
 pub(super) struct Beside {
@@ -62,6 +64,16 @@ impl Beside {
             .and_then(|()| fs::set_permissions(&growing, Permissions::from_mode(0o755)))
             .map_err(|e| PullError::io("make", &growing, e))?;
         Ok(growing)
+    }
+
+    /// The path of `staged`, which the unpacker makes and removes.
+    pub fn staged(&self) -> PathBuf {
+        self.path.join(STAGED)
+    }
+
+    /// The path of `gone`, which the unpacker fills and removes.
+    pub fn gone(&self) -> PathBuf {
+        self.path.join(GONE)
     }
 
     /// Syncs and marks the new files as complete. Returns their new path.
@@ -142,7 +154,7 @@ impl Beside {
     /// Removes what a killed process left in the directory. Returns the previous image's files if the process
     /// was killed before it gave them a name of their own.
     pub fn recover(&self) -> Result<Option<PathBuf>, PullError> {
-        for name in [GONE, GROWING] {
+        for name in [GONE, STAGED, GROWING] {
             let path = self.path.join(name);
             if path.symlink_metadata().is_ok() {
                 self.discard(&path)?;

@@ -1,15 +1,19 @@
-//! The thread that unpacks layers as they arrive, the lowest first.
+//! The thread that unpacks layers as they arrive, the lowest first; or builds the tree from earlier ones, when
+//! the layers that none of them has are unpacked.
 
+use super::records::Records;
 use crate::pull::PullError;
 use crate::pull::room::Room;
 use stackforge_image::Layer;
 use stackforge_image::oci::{Proof, parse};
+use stackforge_image::unpack::update::{Listing, Record, Tree, TreeUpdate, UpdateError};
 use stackforge_image::unpack::{self, Owner};
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Bytes of one piece that is read ahead of the writer; `PIECES` of them may wait.
@@ -21,51 +25,183 @@ pub(super) struct Job {
     pub config: Option<Digest>,
     pub layers: Vec<oci_spec::image::Descriptor>,
     pub into: PathBuf,
+    /// For files of layers that are read before the tree is built; missing.
+    pub staged: PathBuf,
+    /// For a tree that is removed while its files move to the new one; missing.
+    pub gone: PathBuf,
+    pub records: Records,
+    /// Directories of earlier images, and whether each is removed in any case.
+    pub trees: Vec<(PathBuf, bool)>,
     pub whole: BTreeSet<Digest>,
     pub receiver: Receiver<Digest>,
     /// Cancelled when the files are not wanted any more.
     pub stop: Cancel,
 }
 
+/// The fetch failed and reports the reason.
+struct NotFetched;
+
+type Maybe<T> = Result<Result<T, UpdateError>, NotFetched>;
+
 impl Job {
     pub fn run(mut self) -> Result<(), PullError> {
         let Some(config) = self.config.clone() else {
             return Ok(());
         };
-        if !self.wait(&config) {
+        if self.wait(&config).is_err() {
             return Ok(());
         }
         let path = self.root.join("blobs/sha256").join(config.hex());
         let bytes = fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
         let (_, diff_ids) = parse::config("the configuration", &bytes)?;
-        for (descriptor, diff_id) in self.layers.clone().iter().zip(diff_ids) {
-            let layer = Layer::of_blob(&self.root, descriptor, diff_id)?;
-            // The fetch failed and reports the reason.
-            if !self.wait(&layer.digest) {
+        let layers: Result<Vec<Layer>, _> = (self.layers.iter().zip(diff_ids))
+            .map(|(descriptor, diff_id)| Layer::of_blob(&self.root, descriptor, diff_id))
+            .collect();
+        let layers = layers?;
+        match self.update(&layers) {
+            Err(NotFetched) | Ok(Ok(true)) => return Ok(()),
+            Ok(Ok(false)) => {}
+            Ok(Err(e)) => tracing::debug!("{} is unpacked anew: {e}", self.into.display()),
+        }
+        if self.stop.is_cancelled() {
+            return Ok(());
+        }
+        self.empty()
+            .map_err(|e| PullError::io("empty", &self.into, e))?;
+        self.anew(&layers)
+    }
+
+    /// Builds the tree from earlier ones. False if there are none with one of the layers.
+    fn update(&mut self, layers: &[Layer]) -> Maybe<bool> {
+        let diff_ids: Vec<Digest> = layers.iter().map(|layer| layer.diff_id.clone()).collect();
+        let trees = self.trees.iter();
+        let mut spare = None;
+        let trees = trees.filter_map(|(path, is_spare)| {
+            let record = self.records.read(path)?;
+            // Only one loses its name before its files move.
+            let is_spare = *is_spare && spare.is_none();
+            if is_spare {
+                spare = Some(path.to_owned());
+            }
+            Some(Tree {
+                path,
+                record,
+                is_spare,
+            })
+        });
+        let trees: Vec<Tree<'_>> = trees.collect();
+        if trees.is_empty() {
+            return Ok(Ok(false));
+        }
+        let begun = DirBuilder::new().mode(0o700).create(&self.staged);
+        let owner = Owner::of_process();
+        let begun = begun
+            .map_err(UpdateError::from)
+            .and_then(|()| TreeUpdate::begin(&diff_ids, trees, &self.staged, owner));
+        let mut update = match begun {
+            Ok(Some(update)) => update,
+            Ok(None) => return Ok(Ok(false)),
+            Err(e) => return Ok(Err(e)),
+        };
+        for (n, layer) in layers.iter().enumerate() {
+            self.wait(&layer.digest)?;
+            if !update.knows(n)
+                && let Err(e) = self.ahead(layer, |tar| update.stage(n, tar))
+            {
+                return Ok(Err(e));
+            }
+        }
+        Ok(self.build(update, layers, spare.as_deref()).map(|()| true))
+    }
+
+    /// Builds the tree when all layers are there. `spare` is removed.
+    fn build(
+        &self,
+        mut update: TreeUpdate,
+        layers: &[Layer],
+        spare: Option<&Path>,
+    ) -> Result<(), UpdateError> {
+        for (n, members) in update.plan()? {
+            let layer = layers
+                .get(n)
+                .ok_or(UpdateError::Unclear("a layer is missing"))?;
+            self.ahead(layer, |tar| update.fill(n, &members, tar))?;
+        }
+        if let Some(spare) = spare {
+            // From here on nobody finds an incomplete tree under its name.
+            super::rename(spare, &self.gone).map_err(io::Error::other)?;
+        }
+        let (sources, record) = update.write(&self.into, &|| self.stop.is_cancelled())?;
+        tracing::debug!("{}: {sources:?}", self.into.display());
+        for used in [&self.gone, &self.staged] {
+            if used.symlink_metadata().is_ok() {
+                stackforge_types::remove(used)?;
+            }
+        }
+        self.records.write(&self.into, &record);
+        Ok(())
+    }
+
+    /// Removes what an attempt to use earlier trees left.
+    fn empty(&self) -> io::Result<()> {
+        for used in [&self.gone, &self.staged, &self.into] {
+            if used.symlink_metadata().is_ok() {
+                stackforge_types::remove(used)?;
+            }
+        }
+        fs::create_dir(&self.into)?;
+        // The umask may have reduced the mode.
+        fs::set_permissions(&self.into, Permissions::from_mode(0o755))
+    }
+
+    /// Unpacks all layers.
+    fn anew(&mut self, layers: &[Layer]) -> Result<(), PullError> {
+        let mut listings = Vec::new();
+        for layer in layers {
+            if self.wait(&layer.digest).is_err() {
                 return Ok(());
             }
-            let (tar, proof) = layer.tar_of_verified()?;
-            let room = Room::of(&self.into);
-            let unpacked = Ahead::read(tar, proof, room, &self.stop, |tar| {
-                unpack::over(tar, &self.into, Owner::of_process())
+            let mut listing = Listing::default();
+            let unpacked = self.ahead(layer, |tar| {
+                let list = &mut |header: &_| listing.add(header);
+                unpack::over_listed(tar, &self.into, Owner::of_process(), list)?;
+                Ok::<_, UpdateError>(())
             });
-            unpacked.map_err(|source| PullError::Unpack {
-                path: self.into.clone(),
-                source,
+            unpacked.map_err(|e| match e {
+                UpdateError::Unpack(source) => PullError::Unpack {
+                    path: self.into.clone(),
+                    source,
+                },
+                UpdateError::Layer(e) => e.into(),
+                e => PullError::io("unpack", &self.into, io::Error::other(e)),
             })?;
+            listings.push((layer.diff_id.clone(), listing));
+        }
+        if listings.iter().all(|(_, listing)| listing.is_complete())
+            && let Ok(Some(record)) = Record::of(&self.into, listings)
+        {
+            self.records.write(&self.into, &record);
         }
         Ok(())
     }
 
-    /// Waits for a blob. Returns false if it will not come.
-    fn wait(&mut self, digest: &Digest) -> bool {
+    /// Reads a layer's tar ahead of `take`.
+    fn ahead<T>(
+        &self,
+        layer: &Layer,
+        take: impl FnOnce(Ahead<'_>) -> Result<T, UpdateError>,
+    ) -> Result<T, UpdateError> {
+        let (tar, proof) = layer.tar_of_verified()?;
+        Ahead::read(tar, proof, Room::of(&self.into), &self.stop, take)
+    }
+
+    /// Waits for a blob.
+    fn wait(&mut self, digest: &Digest) -> Result<(), NotFetched> {
         while !self.whole.contains(digest) {
-            match self.receiver.recv() {
-                Ok(whole) => self.whole.insert(whole),
-                Err(_) => return false,
-            };
+            let whole = self.receiver.recv().map_err(|_| NotFetched)?;
+            self.whole.insert(whole);
         }
-        true
+        Ok(())
     }
 }
 

@@ -5,20 +5,33 @@
 //! are in a hidden directory beside it (`beside.rs`). A marker in the files' root names their image
 //! (`marker.rs`), so one rename changes both, and the state that a killed process left can be read from the
 //! directories alone. One process at a time works on a directory. Never: replaces, renames or removes a
-//! directory that stackforge did not write; replaces a symbolic link by a directory; moves a mount.
+//! directory that stackforge did not write; replaces a symbolic link by a directory; moves a mount; lets two
+//! images share a file that a program can write to.
+//!
+//! Files that an earlier image beside the target has unchanged are taken from there (`records.rs`).
 
 mod before;
 mod beside;
 mod earlier;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod job;
 mod marker;
+#[cfg(target_os = "linux")]
+mod records;
 mod target;
 
 use super::PullError;
 use super::resolve::Resolved;
 use beside::Beside;
+#[cfg(not(target_os = "linux"))]
+use elsewhere::{Job, Records};
+#[cfg(target_os = "linux")]
 use job::Job;
 use marker::Marker;
+#[cfg(target_os = "linux")]
+use records::Records;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use stackforge_image::store::Store;
@@ -58,6 +71,34 @@ impl Rootfs {
         store: &Store,
         keep: u32,
     ) -> Result<Vec<Self>, PullError> {
+        Self::begin_beside(directories, resolved, store, keep, None).await
+    }
+
+    /// As [`Rootfs::begin`] for a directory that no program uses: its files may move to the new image. Files are
+    /// also taken from the directory `current`.
+    pub async fn begin_unused(
+        directory: &Path,
+        current: &Path,
+        resolved: &Resolved,
+        store: &Store,
+    ) -> Result<Vec<Self>, PullError> {
+        Self::begin_beside(
+            std::iter::once(directory),
+            resolved,
+            store,
+            0,
+            Some(current),
+        )
+        .await
+    }
+
+    async fn begin_beside(
+        directories: impl Iterator<Item = &Path>,
+        resolved: &Resolved,
+        store: &Store,
+        keep: u32,
+        current: Option<&Path>,
+    ) -> Result<Vec<Self>, PullError> {
         let targets: Result<Vec<Target>, PullError> = directories.map(Target::find).collect();
         let mut targets = targets?;
         if let (Some(first), Err(source)) = (targets.first(), supported()) {
@@ -70,7 +111,9 @@ impl Rootfs {
         let mut all = Vec::new();
         for mut target in targets {
             wait(&mut target).await?;
-            all.extend(block_in_place(|| Self::one(target, resolved, store, keep))?);
+            all.extend(block_in_place(|| {
+                Self::one(target, resolved, store, keep, current)
+            })?);
         }
         Ok(all)
     }
@@ -80,6 +123,7 @@ impl Rootfs {
         resolved: &Resolved,
         store: &Store,
         keep: u32,
+        current: Option<&Path>,
     ) -> Result<Option<Self>, PullError> {
         let digest = &resolved.manifest.digest;
         target.unmounted()?;
@@ -104,6 +148,9 @@ impl Rootfs {
             State::Foreign => return Err(PullError::InTheWay(target.path().to_owned())),
         }
         before::free(&target, keep)?;
+        let mut trees = before::beside(&target, keep)?;
+        trees.push((target.path().to_owned(), current.is_some()));
+        trees.extend(current.map(|path| (path.to_owned(), false)));
         let beside = Beside::make(&target, digest)?;
         let (sender, receiver) = channel();
         let stop = Cancel::new();
@@ -122,6 +169,10 @@ impl Rootfs {
             config: resolved.blobs.first().map(|blob| blob.digest.clone()),
             layers: resolved.layers.clone(),
             into: rootfs.beside.grow()?,
+            staged: rootfs.beside.staged(),
+            gone: rootfs.beside.gone(),
+            records: Records::of(store, digest)?,
+            trees,
             whole: BTreeSet::new(),
             receiver,
             stop,

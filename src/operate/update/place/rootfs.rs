@@ -32,7 +32,8 @@ pub async fn bring(
     pull::replaceable(dir)?;
     let other = other(dir);
     let store = settings.store;
-    let roots = Rootfs::begin(std::iter::once(other.as_path()), resolved, store, 0).await?;
+    // The image before the current one goes in any case, and no service uses it.
+    let roots = Rootfs::begin_unused(&other, dir, resolved, store).await?;
     let on_blob = |digest: &_| roots.iter().for_each(|root| root.blob_stored(digest));
     let fetched = pull::fetch(resolved, settings, Some(&on_blob)).await?;
     for root in roots {

@@ -5,6 +5,7 @@ mod paths;
 mod place;
 #[cfg(test)]
 mod tests;
+pub mod update;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -34,7 +35,7 @@ const MOST_FOLDERS: usize = 64 << 20;
 /// # Errors
 /// If the tar is damaged or hostile, or the directory cannot be written. Files unpacked before stay.
 pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
-    run(tar, Root::alone(open(into)?), None, owner)
+    run(tar, Root::alone(open(into)?), None, owner, &mut |_| ())
 }
 
 /// Unpacks a tar over the files of lower layers in a directory: whiteouts remove files, and symbolic links
@@ -43,12 +44,21 @@ pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, Unp
 /// # Errors
 /// As [`unpack`].
 pub fn over(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
-    run(
-        tar,
-        Root::shared(open(into)?),
-        Some(Lower::default()),
-        owner,
-    )
+    over_listed(tar, into, owner, &mut |_| ())
+}
+
+/// As [`over`], and passes the header of each member to `list`.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn over_listed(
+    tar: impl Read,
+    into: &Path,
+    owner: Owner,
+    list: &mut dyn FnMut(&Header),
+) -> Result<Unpacked, UnpackError> {
+    let root = Root::shared(open(into)?);
+    run(tar, root, Some(Lower::default()), owner, list)
 }
 
 /// Fails where nothing can be unpacked, whatever it is.
@@ -70,6 +80,7 @@ fn run(
     root: Root,
     lower: Option<Lower>,
     owner: Owner,
+    list: &mut dyn FnMut(&Header),
 ) -> Result<Unpacked, UnpackError> {
     let mut layer = Unpacking {
         root,
@@ -81,6 +92,7 @@ fn run(
     };
     let mut reader = Reader::new(tar);
     while let Some(entry) = reader.next()? {
+        list(&entry.header);
         layer.entry(entry)?;
     }
     layer.folders()?;
