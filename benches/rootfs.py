@@ -8,6 +8,7 @@ in pyarrow's. DIRECTORY is where root file systems are written, to measure anoth
 - first: the same over one earlier image, whose tree stays
 - later: the same over two, of which the older one goes
 - writing: the changed files, copied from memory to new ones, with the same modes and times, and synced
+- alone: `pull -o rootfs:` of an image that has pyarrow's layer and no other one: fetched, inflated, verified, written
 
 All are whole processes, with the fetch of pyarrow's layer and `syncfs`; the ratios are medians of the rounds.
 """
@@ -84,8 +85,8 @@ def layer(path):
     return plain.getvalue()
 
 
-def image(version, known):
-    root = f"{DIR}/images/{version}"
+def image(version, known, others=OTHERS, name=None):
+    root = f"{DIR}/images/{name or version}"
     if os.path.exists(f"{root}/index.json"):
         return
     blobs = f"{root}/blobs/sha256"
@@ -98,7 +99,7 @@ def image(version, known):
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
     layers, ids = [], []
-    for path in [*map(wheel, OTHERS), wheel("pyarrow", version)]:
+    for path in [*map(wheel, others), wheel("pyarrow", version)]:
         if path not in known:
             plain = layer(path)
             known[path] = "sha256:" + hashlib.sha256(plain).hexdigest(), gzip.compress(plain, 1, mtime=0)
@@ -154,7 +155,7 @@ def updated(program, host, where, versions):
             run(program, "--quiet", "--store", f"{work}/store", "pull", "--platform", "linux/amd64", f"{host}/app:{version}", *output)
 
         root = ["-o", f"rootfs:{work}/root"]
-        if len(versions) == 1:
+        if versions == VERSIONS[2:]:
             # The device has the blobs of the image before, and no tree.
             pull(VERSIONS[1])
         for version in versions[:-1]:
@@ -172,14 +173,16 @@ def main():
     known = {}
     for version in VERSIONS:
         image(version, known)
+    image(VERSIONS[-1], known, [], "alone")
     known.clear()
     changed = list(files(wheel("pyarrow", VERSIONS[-1])))
     server, host = cold.serve()
     try:
-        for version in VERSIONS:
+        for version in [*VERSIONS, "alone"]:
             run(program, "--quiet", "push", f"oci:{DIR}/images/{version}:v1", f"{host}/app:{version}")
         ways = {
             "writing": lambda: written(where, changed),
+            "alone": lambda: updated(program, host, where, ["alone"]),
             "anew": lambda: updated(program, host, where, VERSIONS[2:]),
             "first": lambda: updated(program, host, where, VERSIONS[1:]),
             "later": lambda: updated(program, host, where, VERSIONS),
@@ -190,10 +193,10 @@ def main():
                 seen[label].append(way())
         size = sum(len(data) for _, _, data in changed)
         print(f"{len(changed)} files of {size / 1e6:.0f} MB changed; {rounds} rounds, medians")
-        print(f"{'':10} {'seconds':>8} {'of writing':>11} {'of anew':>8}")
+        print(f"{'':10} {'seconds':>8} {'of writing':>11} {'of alone':>9} {'of anew':>8}")
         for label, all in seen.items():
-            ratios = [statistics.median(a / b for a, b in zip(all, seen[peer])) for peer in ("writing", "anew")]
-            print(f"{label:10} {statistics.median(all):8.2f} {ratios[0]:11.2f} {ratios[1]:8.2f}")
+            ratios = [statistics.median(a / b for a, b in zip(all, seen[peer])) for peer in ("writing", "alone", "anew")]
+            print(f"{label:10} {statistics.median(all):8.2f} {ratios[0]:11.2f} {ratios[1]:9.2f} {ratios[2]:8.2f}")
     finally:
         server.kill()
         server.wait()
