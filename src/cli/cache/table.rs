@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-const KINDS: [(EntryKind, &str); 12] = [
+const KINDS: [(EntryKind, &str); 13] = [
     (EntryKind::Image, "images"),
     (EntryKind::Wheel, "wheels"),
     (EntryKind::Source, "sources"),
@@ -22,6 +22,7 @@ const KINDS: [(EntryKind, &str); 12] = [
     (EntryKind::Log, "logs"),
     (EntryKind::Index, "package indices"),
     (EntryKind::Tool, "tools"),
+    (EntryKind::Record, "records of root file systems"),
 ];
 
 fn label(kind: EntryKind) -> &'static str {

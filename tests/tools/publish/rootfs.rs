@@ -2,12 +2,12 @@
 //! mounts, other pulls, and trees that are too deep for descriptors.
 
 use super::files::{leftovers, pull};
-use super::layers::Member::{self, File};
+use super::layers::Member::{self, File, Folder};
 use super::layers::{MARKER, deep, image, named, tree};
 use super::{Kind, Sandbox, Server, answer, refusal};
 use rustix::fs::{FlockOperation, flock};
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::process::Stdio;
 
 /// Pushes an image of one file, and says where it is.
@@ -125,6 +125,70 @@ fn a_link_stays_and_the_image_lies_where_it_leads() {
         Some("one")
     );
     assert!(!sandbox.path("root~1").exists() && !sandbox.path("link~1").exists());
+}
+
+#[test]
+fn what_a_service_wrote_into_its_files_is_in_no_other_image() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let shared: &[Member] = &[
+        Folder("etc"),
+        File("etc/one", "1"),
+        File("etc/two", "2"),
+        File("etc/old", "3"),
+    ];
+    let [one, two, three, four] = ["one", "two", "three", "four"].map(|name| {
+        let layers = [shared, &[File("version", name)]];
+        image(&sandbox.path(&format!("images/{name}")), &layers);
+        let place = format!("{}/app:{name}", server.host);
+        answer(
+            &sandbox,
+            &["push", &format!("oci:images/{name}:v1"), &place],
+        );
+        place
+    });
+    let inode = |name: &str| sandbox.path(name).metadata().unwrap().ino();
+    answer(&sandbox, &pull(&one));
+    let first = inode("root/etc/two");
+    let clean = tree(&sandbox.path("root"));
+    // In place, with its time set back, as a careful editor does; and one that has a second name now.
+    let written = sandbox.path("root/etc/one");
+    let before = written.metadata().unwrap().modified().unwrap();
+    let file = std::fs::File::options().write(true).open(&written).unwrap();
+    (&file).write_all(b"X").unwrap();
+    file.set_modified(before).unwrap();
+    let kept = sandbox.path("kept");
+    std::fs::hard_link(sandbox.path("root/etc/old"), &kept).unwrap();
+    answer(&sandbox, &pull(&two));
+    let as_new = |version: &str| -> Vec<String> {
+        let lines = clean
+            .iter()
+            .map(|line| line.replace("version = one", &format!("version = {version}")));
+        lines.collect()
+    };
+    assert_eq!(tree(&sandbox.path("root")), as_new("two"));
+    // The image before is as the service left it, for who goes back.
+    assert_eq!(read(&sandbox, "root~1/etc/one").as_deref(), Some("X"));
+    assert_eq!(inode("root~1/etc/two"), first);
+    assert_ne!(inode("root/etc/two"), first);
+    // It goes with the next image, which gets its unchanged file itself, and not the two others.
+    answer(&sandbox, &pull(&three));
+    assert_eq!(tree(&sandbox.path("root")), as_new("three"));
+    assert_eq!(tree(&sandbox.path("root~1")), as_new("two"));
+    assert_eq!(inode("root/etc/two"), first);
+    assert_ne!(inode("root/etc/old"), kept.metadata().unwrap().ino());
+    std::fs::write(&kept, "Y").unwrap();
+    assert_eq!(tree(&sandbox.path("root")), as_new("three"));
+    // A store without its records, or with damaged ones, costs time and nothing else.
+    for entry in std::fs::read_dir(sandbox.path("store/trees")).unwrap() {
+        std::fs::write(entry.unwrap().path(), "damaged").unwrap();
+    }
+    answer(&sandbox, &pull(&four));
+    assert_eq!(tree(&sandbox.path("root")), as_new("four"));
+    std::fs::remove_dir_all(sandbox.path("store/trees")).unwrap();
+    answer(&sandbox, &pull(&one));
+    assert_eq!(tree(&sandbox.path("root")), clean);
+    assert_eq!(leftovers(&sandbox), Vec::<String>::new());
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub enum EntryKind {
     Index,
     /// A fetched program.
     Tool,
+    /// What is recorded of the files of a root file system.
+    Record,
 }
 
 impl EntryKind {
@@ -144,6 +146,7 @@ impl Store {
             ("logs", EntryKind::Log),
             ("indices", EntryKind::Index),
             ("tools", EntryKind::Tool),
+            ("trees", EntryKind::Record),
         ] {
             for path in entries(&self.root().join(folder))? {
                 let (size, used) = weight(&path);
