@@ -25,5 +25,6 @@ python3 benches/start.py target/release/stackforge
 cargo bench --quiet --bench sandbox
 # Against a registry on loopback.
 python3 benches/pull.py target/release/stackforge
+python3 benches/rootfs.py target/release/stackforge
 # The same between two real stacks: 6 GB of wheels and 45 GB of disk.
 python3 benches/update.py target/release/stackforge
