@@ -369,6 +369,9 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
 
 #[test]
 fn whatever_stops_an_update_the_service_runs_again() {
+    if !support::has_turn("updates that are stopped", 1, 2) {
+        return;
+    }
     let device = Device::new();
     let good = format!("{}/edge:good", device.server.host);
     device.build(&good);

@@ -110,6 +110,9 @@ fn write(sandbox: &Sandbox, libraries: &str, more: &str) {
 /// package loads its runtime library.
 #[test]
 fn builds_that_the_catalog_knows_need_nothing_said() {
+    if !support::has_turn("source distributions that the catalog knows", 0, 2) {
+        return;
+    }
     let libraries = [
         "psycopg2: \"2.9.11\"",
         "python-ldap: \"3.4.5\"",
@@ -152,6 +155,9 @@ fn no_older_release_is_taken_for_the_wheel_of_a_dependency() {
 /// What a build lacks is named by its failure, with the line to add, and the line works.
 #[test]
 fn a_header_that_a_build_lacks_is_named() {
+    if !support::has_turn("source distributions that lack a header", 1, 2) {
+        return;
+    }
     let sandbox = named("  python-snappy: \"0.6.1\"\n", "");
     ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
     let failed = sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]);
