@@ -1,16 +1,11 @@
 //! An earlier tree, in which programs may be running, and the files of it that are as they were written.
 
 use super::Tree;
+use super::folders::{FOLDER, Folders};
 use super::record::{Record, Recorded, Stamp};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
-use rustix::io::Errno;
-use stackforge_binary::tar::bytes;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use stackforge_types::Digest;
-use stackforge_types::beneath::{Within, open_beneath};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
-
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 pub(super) struct Earlier {
     pub(super) folders: Folders,
@@ -51,40 +46,5 @@ impl Earlier {
     pub(super) fn recorded(&self, diff_id: &Digest, member: usize) -> Option<&Recorded> {
         let at = self.by_content.get(&(diff_id.clone(), member))?;
         self.record.files.get(*at)
-    }
-}
-
-/// Directories of a tree, of which the last one that was used stays open. No symbolic link and no mount is
-/// followed.
-pub(super) struct Folders {
-    root: OwnedFd,
-    last: Option<(String, OwnedFd)>,
-}
-
-impl Folders {
-    pub(super) fn of(root: OwnedFd) -> Self {
-        Self { root, last: None }
-    }
-
-    /// Opens the directory of a path; returns it with the file's name.
-    pub(super) fn open<'a>(&mut self, path: &'a str) -> rustix::io::Result<(&OwnedFd, &'a str)> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
-            let below = bytes(if folder.is_empty() { "." } else { folder });
-            let opened = open_beneath(&self.root, below, FOLDER, Mode::empty(), Within::OneMount)?;
-            self.last = Some((folder.to_owned(), opened));
-        }
-        let (_, opened) = self.last.as_ref().ok_or(Errno::NOENT)?;
-        Ok((opened, name))
-    }
-
-    /// The state of a regular file.
-    pub(super) fn stat(&mut self, path: &str) -> rustix::io::Result<Stat> {
-        let (folder, name) = self.open(path)?;
-        let stat = statat(folder, bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(stat),
-            _ => Err(Errno::INVAL),
-        }
     }
 }

@@ -12,6 +12,7 @@
 
 mod build;
 mod earlier;
+mod folders;
 mod lease;
 mod listing;
 mod merged;

@@ -1,5 +1,6 @@
 //! What is recorded of a tree once it is written: its layers, and the inode and times of each file.
 
+use super::folders::Folders;
 use super::listing::Listing;
 use super::merged::Merged;
 use crate::store::write_atomically;
@@ -11,8 +12,6 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
-
-use super::earlier::Folders;
 
 /// Most bytes of a record, decompressed.
 const MOST: u64 = 1 << 30;
