@@ -275,7 +275,7 @@ fn unpacked(root: &Path, layers: &[Vec<u8>]) -> Option<Record> {
 }
 
 /// Builds the tree of `layers` from an earlier one.
-fn renewed(
+fn updated(
     into: &Path,
     layers: &[Vec<u8>],
     old: &Path,
@@ -292,18 +292,18 @@ fn renewed(
         is_spare,
     };
     let begun = TreeUpdate::begin(&diff_ids, vec![tree], &staged, Owner::of_process())?;
-    let Some(mut renewal) = begun else {
+    let Some(mut update) = begun else {
         return Ok(None);
     };
     for (n, tar) in layers.iter().enumerate() {
-        if !renewal.knows(n) {
-            renewal.stage(n, &tar[..])?;
+        if !update.knows(n) {
+            update.stage(n, &tar[..])?;
         }
     }
-    for (n, members) in renewal.plan()? {
-        renewal.fill(n, &members, &layers[n][..])?;
+    for (n, members) in update.plan()? {
+        update.fill(n, &members, &layers[n][..])?;
     }
-    renewal.write(into, &|| false).map(Some)
+    update.write(into, &|| false).map(Some)
 }
 
 fn same(fresh: &Path, sources: &Path, case: &str) {
@@ -354,7 +354,7 @@ fn check((pool, old, new, damages, is_spare, tidy): &Case) -> Option<Sources> {
     unpacked(&at("fresh"), &new)?;
     damages.iter().for_each(|damage| damage.done(&at("old")));
     let before = shown(&at("old"));
-    match renewed(&at("sources"), &new, &at("old"), record, *is_spare) {
+    match updated(&at("sources"), &new, &at("old"), record, *is_spare) {
         Ok(Some((sources, written))) => {
             let case = format!("{sources:?}, spare: {is_spare}");
             same(&at("fresh"), &at("sources"), &case);
@@ -372,7 +372,7 @@ fn check((pool, old, new, damages, is_spare, tidy): &Case) -> Option<Sources> {
                 "{case}"
             );
             // The new record serves the next update: nothing has to be read.
-            let next = renewed(&at("next"), &new, &at("sources"), written, true);
+            let next = updated(&at("next"), &new, &at("sources"), written, true);
             let (next, _) = next.unwrap().unwrap();
             assert_eq!(next.written, 0, "{case}");
             same(&at("fresh"), &at("next"), &case);
@@ -438,11 +438,11 @@ fn only_what_changed_is_read() {
     // Set back to its time, and so not to be told by it.
     Damage::Overwrite(0).done(&at("old"));
     let layers = [base, two];
-    let copied = renewed(&at("copied"), &layers, &at("old"), record.clone(), false);
+    let copied = updated(&at("copied"), &layers, &at("old"), record.clone(), false);
     let (sources, _) = copied.unwrap().unwrap();
     assert_eq!((sources.written, sources.moved), (3, 0));
     assert_eq!(sources.cloned + sources.copied, 2);
-    let moved = renewed(&at("moved"), &layers, &at("old"), record, true);
+    let moved = updated(&at("moved"), &layers, &at("old"), record, true);
     let (sources, _) = moved.unwrap().unwrap();
     assert_eq!((sources.written, sources.moved), (3, 2));
     unpacked(&at("fresh"), &layers).unwrap();
@@ -458,7 +458,7 @@ fn a_file_that_a_program_has_open_for_writing_is_not_moved() {
     let record = unpacked(&at("old"), std::slice::from_ref(&base)).unwrap();
     let path = at("old").join("a/1000");
     let open = fs::File::options().write(true).open(path).unwrap();
-    let moved = renewed(&at("moved"), &[base], &at("old"), record, true);
+    let moved = updated(&at("moved"), &[base], &at("old"), record, true);
     // The caller unpacks anew: its time of change is no longer that of the record.
     assert!(matches!(moved, Err(UpdateError::Changed(_))), "{moved:?}");
     open.write_all_at(b"!", 0).unwrap();
