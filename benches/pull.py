@@ -62,47 +62,56 @@ def content(seed, size):
         number += 1
 
 
-def image(root):
-    if os.path.exists(f"{root}/index.json"):
-        return
+def layout(root, layers):
+    """An OCI layout of one image, tagged v1, of layers as (diff ID, gzip), the lowest first."""
     blobs = f"{root}/blobs/sha256"
     os.makedirs(blobs, exist_ok=True)
 
-    def put(data):
+    def put(kind, data):
         digest = hashlib.sha256(data).hexdigest()
         with open(f"{blobs}/{digest}", "wb") as file:
             file.write(data)
-        return {"digest": f"sha256:{digest}", "size": len(data)}
+        kind = f"application/vnd.oci.image.{kind}"
+        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
 
-    layers, ids = [], []
-    for seed in range(LAYERS):
-        plain = io.BytesIO()
-        with tarfile.open(fileobj=plain, mode="w") as tar:
-            for name, data in content(seed, LAYER):
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-        plain = plain.getvalue()
-        ids.append("sha256:" + hashlib.sha256(plain).hexdigest())
-        kind = "application/vnd.oci.image.layer.v1.tar+gzip"
-        layers.append({"mediaType": kind, **put(gzip.compress(plain, 1, mtime=0))})
+    descriptors, ids = [], []
+    for diff_id, packed in layers:
+        ids.append(diff_id)
+        descriptors.append(put("layer.v1.tar+gzip", packed))
     config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ids}}
-    config = put(json.dumps(config).encode())
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", **config},
-        "layers": layers,
+        "config": put("config.v1+json", json.dumps(config).encode()),
+        "layers": descriptors,
     }
-    entry = {
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        **put(json.dumps(manifest).encode()),
-        "annotations": {"org.opencontainers.image.ref.name": "v1"},
-    }
+    entry = put("manifest.v1+json", json.dumps(manifest).encode())
+    entry["annotations"] = {"org.opencontainers.image.ref.name": "v1"}
     with open(f"{root}/oci-layout", "w") as file:
         file.write('{"imageLayoutVersion":"1.0.0"}')
     with open(f"{root}/index.json", "w") as file:
         json.dump({"schemaVersion": 2, "manifests": [entry]}, file)
+
+
+def packed(plain):
+    """The diff ID of a layer's tar, and its gzip."""
+    return "sha256:" + hashlib.sha256(plain).hexdigest(), gzip.compress(plain, 1, mtime=0)
+
+
+def noise(seed):
+    """The tar of a layer of made-up files."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name, data in content(seed, LAYER):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return plain.getvalue()
+
+
+def image(root):
+    if not os.path.exists(f"{root}/index.json"):
+        layout(root, (packed(noise(seed)) for seed in range(LAYERS)))
 
 
 def serve():

@@ -13,10 +13,7 @@ in pyarrow's. DIRECTORY is where root file systems are written, to measure anoth
 All are whole processes, with the fetch of pyarrow's layer and `syncfs`; the ratios are medians of the rounds.
 """
 
-import gzip
-import hashlib
 import io
-import json
 import os
 import shutil
 import statistics
@@ -89,36 +86,11 @@ def image(version, known, others=OTHERS, name=None):
     root = f"{DIR}/images/{name or version}"
     if os.path.exists(f"{root}/index.json"):
         return
-    blobs = f"{root}/blobs/sha256"
-    os.makedirs(blobs, exist_ok=True)
-
-    def put(data):
-        digest = hashlib.sha256(data).hexdigest()
-        with open(f"{blobs}/{digest}", "wb") as file:
-            file.write(data)
-        return {"digest": f"sha256:{digest}", "size": len(data)}
-
-    layers, ids = [], []
-    for path in [*map(wheel, others), wheel("pyarrow", version)]:
+    paths = [*map(wheel, others), wheel("pyarrow", version)]
+    for path in paths:
         if path not in known:
-            plain = layer(path)
-            known[path] = "sha256:" + hashlib.sha256(plain).hexdigest(), gzip.compress(plain, 1, mtime=0)
-        diff_id, packed = known[path]
-        ids.append(diff_id)
-        layers.append({"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", **put(packed)})
-    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ids}}
-    kinds = "application/vnd.oci.image."
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": f"{kinds}manifest.v1+json",
-        "config": {"mediaType": f"{kinds}config.v1+json", **put(json.dumps(config).encode())},
-        "layers": layers,
-    }
-    entry = {"mediaType": manifest["mediaType"], **put(json.dumps(manifest).encode())}
-    entry["annotations"] = {"org.opencontainers.image.ref.name": "v1"}
-    for name, value in [("oci-layout", {"imageLayoutVersion": "1.0.0"}), ("index.json", {"schemaVersion": 2, "manifests": [entry]})]:
-        with open(f"{root}/{name}", "w") as file:
-            json.dump(value, file)
+            known[path] = cold.packed(layer(path))
+    cold.layout(root, [known[path] for path in paths])
 
 
 def measured(work):

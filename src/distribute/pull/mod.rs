@@ -17,6 +17,7 @@ mod machine;
 mod newer;
 mod place;
 mod resolve;
+#[cfg(target_os = "linux")]
 mod room;
 mod rootfs;
 mod tree;

@@ -167,7 +167,7 @@ fn what_a_service_wrote_into_its_files_is_in_no_other_image() {
         lines.collect()
     };
     assert_eq!(tree(&sandbox.path("root")), as_new("two"));
-    // The image before is as the service left it, for who goes back.
+    // The previous image keeps what the service wrote into it: going back finds it.
     assert_eq!(read(&sandbox, "root~1/etc/one").as_deref(), Some("X"));
     assert_eq!(inode("root~1/etc/two"), first);
     assert_ne!(inode("root/etc/two"), first);

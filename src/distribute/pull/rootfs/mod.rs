@@ -15,19 +15,19 @@ mod beside;
 mod earlier;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
-#[cfg(target_os = "linux")]
 mod job;
 mod marker;
 #[cfg(target_os = "linux")]
 mod records;
 mod target;
+#[cfg(target_os = "linux")]
+mod unpacker;
 
 use super::PullError;
 use super::resolve::Resolved;
 use beside::Beside;
 #[cfg(not(target_os = "linux"))]
-use elsewhere::{Job, Records};
-#[cfg(target_os = "linux")]
+use elsewhere::Records;
 use job::Job;
 use marker::Marker;
 #[cfg(target_os = "linux")]
