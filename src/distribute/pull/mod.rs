@@ -17,7 +17,6 @@ mod machine;
 mod newer;
 mod place;
 mod resolve;
-#[cfg(target_os = "linux")]
 mod room;
 mod rootfs;
 mod tree;

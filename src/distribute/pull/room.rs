@@ -1,5 +1,10 @@
 //! Keeps space free during a download: sizes in a manifest may be wrong, and other programs write too.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "only unpacking asks for room bit by bit")
+)]
+
 use super::PullError;
 use stackforge_device as device;
 use std::io;
