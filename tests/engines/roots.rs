@@ -2,8 +2,10 @@
 //! cache directory. They are only read; a list of packages that changed makes them anew.
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 /// Engines and what they need without root.
 const PACKAGES: &str = "ca-certificates,conmon,containerd,docker.io,fuse-overlayfs,iproute2,netavark,\
@@ -24,29 +26,47 @@ pub fn root(suite: &str) -> Result<PathBuf, String> {
         return Ok(place);
     }
     let _ = std::fs::remove_file(&list);
-    let new = place.with_extension("new");
-    for old in [&new, &place] {
-        if old.exists() {
-            std::fs::remove_dir_all(old).map_err(|e| problem("what was there before", &e))?;
-        }
-    }
+    remove_leftovers(parent, suite);
+    let temp = |what: &str| {
+        let mut dir = tempfile::Builder::new();
+        // Not for root alone: engines without root are started in it.
+        dir.permissions(std::fs::Permissions::from_mode(0o755));
+        dir.prefix(&format!("{suite}.{what}-"));
+        dir.tempdir_in(parent).map_err(|e| problem("the cache", &e))
+    };
     // A mirror may have no answer for a moment.
-    let mut made = make(suite, &mirror, &new);
-    for _ in 0..2 {
-        if made.is_ok() {
-            break;
-        }
-        let _ = std::fs::remove_dir_all(&new);
-        made = make(suite, &mirror, &new);
+    let new = match make(suite, &mirror, temp("new")?) {
+        Ok(new) => new,
+        Err(_) => make(suite, &mirror, temp("new")?)?,
+    };
+    if place.exists() {
+        let old = temp("old")?.keep();
+        std::fs::rename(&place, &old).map_err(|e| problem("the cache", &e))?;
+        remove_leftovers(parent, suite);
     }
-    made?;
-    std::fs::rename(&new, &place).map_err(|e| problem("the cache", &e))?;
+    std::fs::rename(new.keep(), &place).map_err(|e| problem("the cache", &e))?;
     std::fs::write(&list, recipe).map_err(|e| problem("the cache", &e))?;
     Ok(place)
 }
 
-fn make(suite: &str, mirror: &str, to: &Path) -> Result<(), String> {
-    let mut command = Command::new("mmdebstrap");
+/// Removes what killed runs left of a suite, as far as that is possible: something may still be mounted there.
+fn remove_leftovers(parent: &Path, suite: &str) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let left = ["new", "old"].map(|what| format!("{suite}.{what}"));
+        if left.iter().any(|start| name.starts_with(start)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Makes a root file system in an empty directory, which is removed where that fails.
+fn make(suite: &str, mirror: &str, to: TempDir) -> Result<TempDir, String> {
+    // What it mounts below its directory ends with it, also where this test is killed.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid"]);
+    command.args(["--fork", "--kill-child", "--mount-proc", "mmdebstrap"]);
     command.args(["--mode=root", "--format=directory", "--variant=essential"]);
     // A mirror that stands still is good enough here; its signature is verified all the same.
     command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
@@ -56,12 +76,12 @@ fn make(suite: &str, mirror: &str, to: &Path) -> Result<(), String> {
     }
     let out = command
         .arg(format!("--include={PACKAGES}"))
-        .args([suite.as_ref(), to.as_os_str()])
+        .args([suite.as_ref(), to.path().as_os_str()])
         .arg(format!("deb {mirror} {suite} main"))
         .output()
         .map_err(|e| format!("mmdebstrap: {e}; `scripts/setup.sh tests` installs it"))?;
     if out.status.success() {
-        return Ok(());
+        return Ok(to);
     }
     let log = String::from_utf8_lossy(&out.stderr);
     let error = log.lines().find(|line| line.starts_with("E:"));
