@@ -31,7 +31,8 @@ pub fn root(suite: &str) -> Result<PathBuf, String> {
         let mut dir = tempfile::Builder::new();
         // Not for root alone: engines without root are started in it.
         dir.permissions(std::fs::Permissions::from_mode(0o755));
-        dir.prefix(&format!("{suite}.{what}-"));
+        let name = format!("{suite}.{what}-");
+        dir.prefix(&name);
         dir.tempdir_in(parent).map_err(|e| problem("the cache", &e))
     };
     // A mirror may have no answer for a moment.
