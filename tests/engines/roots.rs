@@ -43,7 +43,7 @@ pub fn root(suite: &str) -> Result<PathBuf, String> {
     if place.exists() {
         let old = temp("old")?.keep();
         std::fs::rename(&place, &old).map_err(|e| problem("the cache", &e))?;
-        remove_leftovers(parent, suite);
+        let _ = std::fs::remove_dir_all(&old);
     }
     std::fs::rename(new.keep(), &place).map_err(|e| problem("the cache", &e))?;
     std::fs::write(&list, recipe).map_err(|e| problem("the cache", &e))?;
