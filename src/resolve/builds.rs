@@ -333,6 +333,7 @@ impl BuildFacts<'_> {
                     format!("the build requirements of `{of}` beside the image's wheels")
                 },
                 explanation,
+                offers: Vec::new(),
             }
         })?;
         pins.retain(|name, pin| {

@@ -1,5 +1,6 @@
 //! Errors of locking, and how they are reported.
 
+use super::offers::Offer;
 use super::redact::redact;
 use super::uv::UvError;
 use stackforge_debian::KeyringError;
@@ -19,7 +20,11 @@ pub enum ResolveError {
     #[error(transparent)]
     Uv(#[from] UvError),
     #[error("no versions satisfy {of}: {explanation}")]
-    Unsatisfiable { of: String, explanation: String },
+    Unsatisfiable {
+        of: String,
+        explanation: String,
+        offers: Vec<Offer>,
+    },
     #[error("`{name}` {version} has no file for {target}")]
     NoFile {
         name: String,
@@ -165,18 +170,14 @@ impl ResolveError {
     fn diagnostic(&self, stack: &Stack) -> Diagnostic {
         let (code, library, help) = match self {
             Self::Uv(e) => (e.code(), None, e.help()),
-            Self::Unsatisfiable { explanation, .. } => (
+            Self::Unsatisfiable {
+                explanation,
+                offers,
+                ..
+            } => (
                 codes::UNSATISFIABLE,
                 named_in(stack, explanation),
-                match by_address(explanation) {
-                    Some(name) => format!(
-                        "a dependency asks for `{name}` by an address, not from an index. To take the index's, add `overrides: [\"{name}\"]`"
-                    ),
-                    None => format!(
-                        "{}loosen one of these requirements, or add an entry to `overrides`",
-                        lines_of_app(stack, explanation)
-                    ),
-                },
+                advice(stack, explanation, offers),
             ),
             Self::NoFile { name, .. } => (
                 codes::NO_MATCHING_FILE,
@@ -259,6 +260,21 @@ impl ResolveError {
     }
 }
 
+/// Returns what to do about requirements that nothing satisfies.
+fn advice(stack: &Stack, explanation: &str, offers: &[Offer]) -> String {
+    if let Some(name) = by_address(explanation) {
+        return format!(
+            "a dependency asks for `{name}` by an address, not from an index. To take the index's, add `overrides: [\"{name}\"]`"
+        );
+    }
+    let lines = lines_of_app(stack, explanation);
+    if offers.is_empty() {
+        return format!("{lines}loosen one of these requirements, or add an entry to `overrides`");
+    }
+    let offers: Vec<String> = offers.iter().map(Offer::to_string).collect();
+    format!("{lines}{}", offers.join("\n"))
+}
+
 /// Most lines of an app's requirements that a message names.
 const MOST_LINES: usize = 5;
 
@@ -283,7 +299,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
-fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     let words = text.split(|c| !is_of_name(c)).filter(|w| !w.is_empty());
     words.map(normalized).collect()
 }

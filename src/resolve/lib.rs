@@ -12,6 +12,7 @@ mod error;
 mod git;
 mod indexes;
 mod inputs;
+mod offers;
 mod old;
 mod os;
 mod package;
@@ -213,7 +214,9 @@ where
     let by_file = options.pull || old.platform.is_some_and(os::was_read);
     let taken = if stack.os_libraries && (by_file || os::is_made_here(target)) {
         let objects = &selector.objects;
-        let mut taken = objects.taken(&wheels, &builds, &files, progress).await;
+        let mut taken = objects
+            .taken(&wheels, &builds, &pins, &files, progress)
+            .await;
         // A base with CUDA has its libraries.
         if target.base.image().is_none_or(|i| i.cuda.is_some()) {
             taken.lacking.clear();

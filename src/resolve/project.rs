@@ -57,6 +57,8 @@ pub(super) struct Question {
     /// `name==version` lines to keep if possible.
     pub preferences: Vec<String>,
     pub no_deps: bool,
+    /// Whether to ask for the oldest versions, not the newest.
+    pub lowest: bool,
     /// Whether to ask for files and digests instead of versions.
     pub files: bool,
     pub offline: bool,
@@ -153,7 +155,10 @@ impl UvSettings {
         }
         option("--python-platform", &self.uv_platform());
         option("--python-version", &self.target.python.to_string());
-        option("--resolution", "highest");
+        option(
+            "--resolution",
+            if question.lowest { "lowest" } else { "highest" },
+        );
         option("--prerelease", "if-necessary-or-explicit");
         if !self.sdists_too {
             option("--only-binary", ":all:");

@@ -42,6 +42,7 @@ impl Resolver<'_> {
                     .map_err(|explanation| ResolveError::Unsatisfiable {
                         of: "the resolved versions".to_owned(),
                         explanation,
+                        offers: Vec::new(),
                     })?
             }
         };

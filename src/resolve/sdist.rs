@@ -7,6 +7,7 @@
 
 use flate2::bufread::MultiGzDecoder;
 use pep440_rs::Version;
+use pep508_rs::{Requirement, VerbatimUrl};
 use stackforge_binary::source::{FileSource, bytes};
 use stackforge_binary::tar;
 use stackforge_binary::zip::{Archive, ZipError};
@@ -60,6 +61,8 @@ pub(super) enum SdistError {
     Zip(#[from] ZipError),
     #[error("its pyproject.toml cannot be read: {0}")]
     Project(String),
+    #[error("it says that it requires `{0}`, which is no requirement")]
+    Requirement(String),
 }
 
 /// Texts of an archive by their path below its folder.
@@ -168,6 +171,9 @@ impl Texts {
         } else {
             info.requires.clone()
         };
+        let requires_dist: Result<Vec<String>, SdistError> =
+            requires_dist.into_iter().filter_map(requirement).collect();
+        let requires_dist = requires_dist?;
         let build = project.as_ref().and_then(|p| p.get("build-system"));
         let requires = build.and_then(|b| strings(b.get("requires")?));
         let mut requires = requires.unwrap_or_else(|| LEGACY.map(str::to_owned).to_vec());
@@ -253,6 +259,40 @@ fn of_project(project: &toml::Table) -> Option<Vec<String>> {
         }
     }
     Some(out)
+}
+
+/// Returns a requirement as PEP 508 has it. Archives of before it have `>=1.*`, which pip took for `>=1`.
+/// `None` for what an extra requires and nobody can read.
+fn requirement(text: String) -> Option<Result<String, SdistError>> {
+    let is_one = |text: &str| Requirement::<VerbatimUrl>::from_str(text).is_ok();
+    if is_one(&text) {
+        return Some(Ok(text));
+    }
+    let (asked, marker) = text.split_once(';').unwrap_or((&text, ""));
+    let clauses: Vec<String> = asked
+        .split(',')
+        .map(|clause| {
+            let ordered = clause.contains(['<', '>']);
+            let plain = if ordered {
+                clause.replace(".*", "")
+            } else {
+                clause.to_owned()
+            };
+            plain.trim().to_owned()
+        })
+        .filter(|clause| !clause.is_empty())
+        .collect();
+    let mut plain = clauses.join(",");
+    if !marker.is_empty() {
+        plain = format!("{plain} ;{marker}");
+    }
+    if is_one(&plain) {
+        Some(Ok(plain))
+    } else if text.contains("extra ==") {
+        None
+    } else {
+        Some(Err(SdistError::Requirement(text)))
+    }
 }
 
 /// Returns the requirements in setuptools' `requires.txt`: lines, and sections `[extra:marker]`.
@@ -378,6 +418,26 @@ mod tests {
         assert_eq!(x.dependencies.requires_dist, expected);
         assert_eq!(x.build_requires, ["setuptools<81", "wheel"]);
         assert!(x.compiles);
+    }
+
+    #[test]
+    fn requirements_that_nobody_can_read_are_named_or_read_as_pip_did() {
+        let of = |text: &str| requirement(text.to_owned());
+        let read = |text: &str| of(text).unwrap().unwrap();
+        assert_eq!(read("six (>=1.0)"), "six (>=1.0)");
+        assert_eq!(
+            read("six>=1.*,<2.*, ; os_name == 'posix'"),
+            "six>=1,<2 ; os_name == 'posix'"
+        );
+        let why = of("python_version>\"3.7\"")
+            .unwrap()
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            why,
+            "it says that it requires `python_version>\"3.7\"`, which is no requirement"
+        );
+        assert!(of("a b c ; extra == \"docs\"").is_none());
     }
 
     #[test]

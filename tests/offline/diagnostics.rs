@@ -107,6 +107,7 @@ shows! {
     constraints_of_a_file_that_is_not_there: format!("{GOOD}constraints: [gone.txt]\n");
     the_newest_by_another_word: GOOD.replace("\"2.13.0\"", "latest");
     a_range_as_poetry_writes_it: GOOD.replace("\"2.13.0\"", "^2.13");
+    a_range_that_pip_took_once: GOOD.replace("\"2.13.0\"", "\"<3.x,>=2.13\"");
     alias_bomb: {
         let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
         for (name, of) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f")] {

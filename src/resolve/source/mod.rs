@@ -13,6 +13,7 @@ mod undeclared;
 
 use super::ResolveError;
 use super::answer::{Pin, Pins};
+use super::offers::offers;
 use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
@@ -97,17 +98,32 @@ impl Rounds {
         }
     }
 
-    /// Goes back to the answer before a bound that cannot be met, and tries an older release of what has it.
-    fn give_up(&mut self, answer: Answer, bound: Bound) -> Option<(Answer, Bound)> {
+    /// Goes back to the answer before a bound that cannot be met, or that `makes_older` what the stack names, and tries
+    /// an older release of what has it. Where there is none, the bound that can be met is taken after all: what does
+    /// not import is worse than what is older.
+    fn give_up(
+        &mut self,
+        answer: Answer,
+        bound: Bound,
+        makes_older: bool,
+    ) -> Option<(Answer, Bound)> {
         self.amendments = answer.amendments.clone();
         self.given_up.insert(bound.constraint.clone());
-        let instead = bound.instead?;
-        self.amendments.bounds.push(instead.clone());
-        let older = Bound {
-            constraint: instead,
-            instead: None,
+        let next = match (bound.instead, bound.last_resort) {
+            (Some(instead), _) => Bound {
+                constraint: instead,
+                instead: None,
+                last_resort: makes_older.then_some(bound.constraint),
+            },
+            (None, Some(constraint)) => Bound {
+                constraint,
+                instead: None,
+                last_resort: None,
+            },
+            (None, None) => return None,
         };
-        Some((answer, older))
+        self.amendments.bounds.push(next.constraint.clone());
+        Some((answer, next))
     }
 
     /// Returns the pins that are taken as source and were not read.
@@ -174,10 +190,17 @@ impl Sources<'_> {
                 tried = again;
             }
         }
-        let mut answer = tried.map_err(|explanation| ResolveError::Unsatisfiable {
-            of: "the stack".to_owned(),
-            explanation,
-        })?;
+        let mut answer = match tried {
+            Ok(answer) => answer,
+            Err(explanation) => {
+                let offers = offers(resolver, &question.requirements, &explanation).await;
+                return Err(ResolveError::Unsatisfiable {
+                    of: "the stack".to_owned(),
+                    explanation,
+                    offers,
+                });
+            }
+        };
         for (name, newest) in &newest {
             let older = |answer: &Answer| {
                 let pin = answer.pins.get(name);
@@ -344,7 +367,7 @@ impl Sources<'_> {
                 Ok(pins) => pins,
                 Err(explanation) => {
                     if let Some((answer, bound)) = trial.take() {
-                        trial = state.give_up(answer, bound);
+                        trial = state.give_up(answer, bound, false);
                         continue;
                     }
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
@@ -379,7 +402,7 @@ impl Sources<'_> {
                 && !self.none_is_older(&answer.pins, &pins)
             {
                 // A bound makes nothing older that the stack names, but for what has the bound itself.
-                trial = state.give_up(answer, bound);
+                trial = state.give_up(answer, bound, true);
                 continue;
             }
             let lacking = self.knowledge().amendments(&pins);

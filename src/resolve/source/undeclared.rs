@@ -28,6 +28,8 @@ pub(super) struct Bound {
     pub constraint: String,
     /// An older release of what has the bound, where the bound cannot be met.
     pub instead: Option<String>,
+    /// A bound that makes older what the stack names, for when nothing else can be met.
+    pub last_resort: Option<String>,
 }
 
 impl Amendments {
@@ -94,11 +96,13 @@ impl Knowledge<'_> {
                 Bound {
                     constraint: older,
                     instead: None,
+                    last_resort: None,
                 }
             } else {
                 Bound {
                     constraint: bound.clone(),
                     instead: Some(older),
+                    last_resort: None,
                 }
             },
         )

@@ -11,7 +11,7 @@ mod extras;
 mod objects;
 mod wheel;
 
-use super::answer::Files;
+use super::answer::{Files, Pins};
 use futures_util::stream::{self, StreamExt as _};
 use objects::Objects;
 use stackforge_image::store::Store;
@@ -125,13 +125,15 @@ impl Reader<'_> {
         &self,
         wheels: &[PythonFile],
         builds: &[BuildLock],
+        pins: &Pins,
         files: &Files,
         progress: &mut dyn FnMut(&str),
     ) -> Taken {
         let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
         let all = self.objects(&compiled, files, progress).await;
         let complete = all.len() == compiled.len();
-        let mut needs = taken(&all, &self.catalog.loader);
+        let requirements = Requirements::of(pins);
+        let mut needs = taken(&all, &requirements, &self.catalog.loader);
         let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));
         let of_builds = builds.iter().map(|b| (&b.name, &b.via));
         for (name, via) in of_wheels.chain(of_builds) {
@@ -199,23 +201,60 @@ fn has_objects(wheel: &PythonFile) -> bool {
     name.is_some_and(|name| !name.is_for_any_platform())
 }
 
+/// Which distributions each distribution requires.
+struct Requirements<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
+
+impl<'a> Requirements<'a> {
+    fn of(pins: &'a Pins) -> Self {
+        let mut out: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (name, pin) in pins {
+            for by in &pin.via {
+                out.entry(by).or_default().insert(name);
+            }
+        }
+        Self(out)
+    }
+
+    /// Returns a distribution and all that is installed because of it.
+    fn with(&self, distribution: &'a str) -> BTreeSet<&'a str> {
+        let mut out = BTreeSet::new();
+        let mut left = vec![distribution];
+        while let Some(name) = left.pop() {
+            if out.insert(name) {
+                left.extend(self.0.get(name).into_iter().flatten());
+            }
+        }
+        out
+    }
+}
+
 /// Returns what no wheel has of what the objects need, apart from what the host's driver brings and what is
-/// needed by objects that their package can do without.
-fn taken(all: &BTreeMap<&str, Objects>, loader: &Loader) -> SystemNeeds {
+/// needed by objects that their package can do without. What only a wheel has that a distribution does not
+/// require counts as lacking, if it is a common library: nothing says that the other one is imported first.
+fn taken<'a>(
+    all: &BTreeMap<&'a str, Objects>,
+    requirements: &Requirements<'a>,
+    loader: &Loader,
+) -> SystemNeeds {
     let there: BTreeSet<&str> = all.values().flat_map(Objects::names).collect();
     let mut needs = SystemNeeds::new();
     for (distribution, objects) in all {
         let spared = spared(objects, &there, loader);
+        let own = requirements.with(distribution);
+        let own = own.iter().filter_map(|name| all.get(name));
+        let own: BTreeSet<&str> = own.flat_map(Objects::names).collect();
+        let lacks = |soname: &str| {
+            let found = own.contains(soname) || there.contains(soname) && !loader.base.has(soname);
+            !found && !loader.host.has(soname) && !soname.contains('/')
+        };
         for (path, needed) in objects.needed() {
             if loader.plugins.has(path) || spared.contains(path) {
                 continue;
             }
-            for soname in needed {
-                if !there.contains(soname) && !loader.host.has(soname) && !soname.contains('/') {
-                    let file = SystemFile::Library(soname.to_owned());
-                    let by = needs.entry(file).or_default();
-                    by.insert((*distribution).to_owned());
-                }
+            for soname in needed.filter(|soname| lacks(soname)) {
+                let file = SystemFile::Library(soname.to_owned());
+                let by = needs.entry(file).or_default();
+                by.insert((*distribution).to_owned());
             }
         }
     }
@@ -317,7 +356,8 @@ mod tests {
                 objects(&[("numba/np/ufunc/tbbpool.cpython-311.so", &["libtbb.so.12"])]),
             ),
         ]);
-        let needs = taken(&all, &loader);
+        let none = Pins::new();
+        let needs = taken(&all, &Requirements::of(&none), &loader);
         let names: Vec<_> = needs.keys().map(SystemFile::name).collect();
         assert_eq!(names, ["libc.so.6", "libgomp.so.1"]);
         let gomp = &needs[&SystemFile::Library("libgomp.so.1".into())];
@@ -325,5 +365,33 @@ mod tests {
             gomp.iter().collect::<Vec<_>>(),
             ["bitsandbytes", "lightgbm"]
         );
+    }
+
+    #[test]
+    fn a_common_library_of_a_wheel_is_there_for_those_that_require_it() {
+        let loader = stackforge_stack::catalog::load(None).unwrap().loader;
+        let object = |path: &str, needed: &str| {
+            let mut objects = Objects::default();
+            objects.add(path, vec![needed.to_owned()]);
+            objects
+        };
+        let mut torch = object("torch/lib/libc10.so", "libgomp.so.1");
+        torch.name("torch/lib/libgomp.so.1");
+        let all = BTreeMap::from([
+            ("bitsandbytes", object("bitsandbytes/b.so", "libgomp.so.1")),
+            (
+                "lightgbm",
+                object("lightgbm/lib_lightgbm.so", "libgomp.so.1"),
+            ),
+            ("torch", torch),
+            ("torchcodec", object("torchcodec/core.so", "libc10.so")),
+        ]);
+        let pins = crate::answer::pins(
+            "bitsandbytes==1\nlightgbm==1\ntorch==2\n    # via trainer\ntorchcodec==1\ntrainer==1\n    # via bitsandbytes\n",
+        );
+        let needs = taken(&all, &Requirements::of(&pins), &loader);
+        let gomp = &needs[&SystemFile::Library("libgomp.so.1".into())];
+        assert_eq!(gomp.iter().collect::<Vec<_>>(), ["lightgbm"]);
+        assert_eq!(needs.len(), 1);
     }
 }

@@ -63,6 +63,8 @@ pub struct Catalog {
     /// What distributions import and do not require, by distribution.
     pub undeclared: BTreeMap<String, Vec<Undeclared>>,
     pub same_modules: Vec<SameModules>,
+    /// Names that are no library's, by normalized name.
+    pub misnomers: BTreeMap<String, Misnomer>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
@@ -95,6 +97,20 @@ pub struct Undeclared {
     #[serde(default)]
     pub holds: Vec<String>,
     pub source: String,
+}
+
+/// A name that people write for a library and PyPI has not, or has for something else.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Misnomer {
+    /// What PyPI has under the name.
+    pub has: Option<String>,
+    /// Name of the library.
+    pub instead: Option<String>,
+    /// What to do where no other name will do.
+    pub help: Option<String>,
+    /// The releases that install nowhere.
+    pub fails: Option<VersionSpecifiers>,
 }
 
 /// Distributions with the same modules, of which an environment holds one.

@@ -1,8 +1,8 @@
 //! Reads a catalog's files: those of the crate at compile time, those of an overlay at run time.
 
 use super::{
-    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SameModules, SmFacts,
-    SourceNeeds, Tool, Toolkit, Undeclared,
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Misnomer, Recipe, SameModules,
+    SmFacts, SourceNeeds, Tool, Toolkit, Undeclared,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +60,8 @@ struct MetadataFile {
     schema: u32,
     undeclared: BTreeMap<String, Vec<Undeclared>>,
     same_modules: Vec<SameModules>,
+    #[serde(default)]
+    misnomers: BTreeMap<String, Misnomer>,
 }
 
 #[derive(Deserialize)]
@@ -192,6 +194,7 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 self.undeclared.extend(file.undeclared);
                 self.same_modules.extend(file.same_modules);
+                self.misnomers.extend(file.misnomers);
             }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;

@@ -8,17 +8,24 @@ use crate::catalog::{CatalogError, parse, schema};
 use crate::diag::Code;
 use crate::embedded::inflated;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Stands in a fix for the OS package that the captured `library` most likely lies in.
 pub(super) const PACKAGE: &str = "os_package";
+/// Stands in a fix for the distribution that has the captured `module`.
+pub(super) const DISTRIBUTION: &str = "distribution";
 
 const FILE: &str = "diagnoses.yaml";
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/diagnoses.yaml"));
 
 #[derive(Debug, Clone)]
-pub struct Diagnoses(pub Vec<Diagnosis>);
+pub struct Diagnoses {
+    /// In the order in which they are tried on a line.
+    pub all: Vec<Diagnosis>,
+    /// Distributions by the modules that they have, where the two names differ.
+    pub(super) distributions: BTreeMap<String, String>,
+}
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +36,8 @@ pub struct Diagnosis {
     pub rank: Rank,
     pub patterns: Vec<Pattern>,
     /// Description of the failure; `{name}` is replaced by what the pattern captured, `{os_package}` by the
-    /// OS package that the captured `library` most likely lies in.
+    /// OS package that the captured `library` most likely lies in, `{distribution}` by the one that has the
+    /// captured `module`.
     pub cause: String,
     pub fix: String,
     /// Example lines. Each pattern matches at least one.
@@ -57,42 +65,50 @@ pub enum Rank {
 struct File {
     schema: u32,
     diagnoses: Vec<Diagnosis>,
+    #[serde(default)]
+    distributions: BTreeMap<String, String>,
 }
 
 impl Diagnoses {
     /// Loads the embedded diagnoses. An overlay's replace those with the same ID; its others come first.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut all = read(&format!("catalog/{FILE}"), &inflated(EMBEDDED))?;
+        let embedded = read(&format!("catalog/{FILE}"), &inflated(EMBEDDED))?;
+        let mut both = Self {
+            all: embedded.diagnoses,
+            distributions: embedded.distributions,
+        };
         let Some(path) = overlay.map(|dir| dir.join(FILE)) else {
-            return Ok(Self(all));
+            return Ok(both);
         };
         let content = match std::fs::read(&path) {
             Ok(content) => content,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self(all)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(both),
             Err(source) => return Err(CatalogError::Read { path, source }),
         };
         let shown = path.display().to_string();
         let own = read(&shown, &content)?;
-        check(&own).map_err(|message| CatalogError::Inconsistent {
+        check(&own.diagnoses).map_err(|message| CatalogError::Inconsistent {
             file: shown,
             message,
         })?;
         let mut first = Vec::new();
-        for diagnosis in own {
-            match all.iter_mut().find(|d| d.id == diagnosis.id) {
+        for diagnosis in own.diagnoses {
+            match both.all.iter_mut().find(|d| d.id == diagnosis.id) {
                 Some(old) => *old = diagnosis,
                 None => first.push(diagnosis),
             }
         }
-        first.append(&mut all);
-        Ok(Self(first))
+        first.append(&mut both.all);
+        both.all = first;
+        both.distributions.extend(own.distributions);
+        Ok(both)
     }
 }
 
-fn read(shown: &str, content: &[u8]) -> Result<Vec<Diagnosis>, CatalogError> {
+fn read(shown: &str, content: &[u8]) -> Result<File, CatalogError> {
     let file: File = parse(shown, content)?;
     schema(shown, file.schema)?;
-    Ok(file.diagnoses)
+    Ok(file)
 }
 
 /// Checks that IDs are unique, that each `{name}` is captured, and that examples and patterns match each
@@ -109,7 +125,11 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
             let regex = regex.ok_or_else(|| format!("`{id}`: `{}` is too large", pattern.text))?;
             let captured: BTreeSet<_> = regex.capture_names().flatten().collect();
             for name in [&d.cause, &d.fix].into_iter().flat_map(|t| placeholders(t)) {
-                let named = if name == PACKAGE { "library" } else { name };
+                let named = match name {
+                    PACKAGE => "library",
+                    DISTRIBUTION => "module",
+                    name => name,
+                };
                 if !captured.contains(named) {
                     return Err(format!(
                         "`{id}`: {{{name}}} is not captured by `{}`",
@@ -162,7 +182,7 @@ diagnoses:
 
     #[test]
     fn the_embedded_diagnoses_hold_what_they_promise() {
-        let all = Diagnoses::load(None).unwrap().0;
+        let all = Diagnoses::load(None).unwrap().all;
         check(&all).unwrap();
         for d in &all {
             // Two are of steps of our own, which have codes elsewhere too.
@@ -179,7 +199,7 @@ diagnoses:
 
     #[test]
     fn an_example_is_taken_by_its_own_diagnosis_first() {
-        let all = Diagnoses::load(None).unwrap().0;
+        let all = Diagnoses::load(None).unwrap().all;
         let takes = |line: &str| {
             let matches = |d: &&Diagnosis| d.patterns.iter().any(|p| p.is_match(line.as_bytes()));
             all.iter().find(matches).map(|d| d.id.as_str())
@@ -193,13 +213,13 @@ diagnoses:
 
     #[test]
     fn a_users_diagnoses_come_first_or_in_place() {
-        let all = own(OWN).unwrap().0;
+        let all = own(OWN).unwrap().all;
         assert_eq!(all[0].id, "fast-kernels-license");
-        let before = Diagnoses::load(None).unwrap().0;
+        let before = Diagnoses::load(None).unwrap().all;
         assert_eq!(all.len(), before.len() + 1);
         let replaced = own(&OWN.replace("fast-kernels-license", &before[3].id))
             .unwrap()
-            .0;
+            .all;
         assert_eq!(replaced.len(), before.len());
         assert_eq!(replaced[3].fix, "wait");
     }

@@ -3,17 +3,22 @@
 //! In: matches in the log's order. Out: those nearest to the root cause. A repeated failure is counted, not
 //! kept again.
 
-use super::diagnoses::{Diagnosis, PACKAGE, Rank};
+use super::diagnoses::{DISTRIBUTION, Diagnosis, PACKAGE, Rank};
 use super::{Match, line, symbol};
 use regex::bytes::Captures;
 use stackforge_debian::soname::likely_package;
 use stackforge_types::printable::is_plain;
+use stackforge_types::wheel::normalized;
+use std::collections::BTreeMap;
 
 /// Most different failures of one diagnosis that are kept, such as missing libraries.
 const KEPT: usize = 8;
 
-#[derive(Default)]
-pub struct Found(Vec<Kept>);
+pub struct Found<'a> {
+    kept: Vec<Kept>,
+    /// Distributions by the modules that they have, where the two names differ.
+    distributions: &'a BTreeMap<String, String>,
+}
 
 struct Kept {
     /// Index of the diagnosis in the catalog.
@@ -24,7 +29,14 @@ struct Kept {
     found: Match,
 }
 
-impl Found {
+impl<'a> Found<'a> {
+    pub fn new(distributions: &'a BTreeMap<String, String>) -> Self {
+        Self {
+            kept: Vec::new(),
+            distributions,
+        }
+    }
+
     pub fn add(
         &mut self,
         (number, diagnosis): (usize, &Diagnosis),
@@ -38,7 +50,7 @@ impl Found {
             captured.push(0);
         }
         let mut same: Vec<&mut Kept> = self
-            .0
+            .kept
             .iter_mut()
             .filter(|k| k.diagnosis == number)
             .collect();
@@ -48,13 +60,14 @@ impl Found {
             same[place].found.count += 1;
             return;
         }
-        let cause = filled(&diagnosis.cause, captures);
+        let filled = |text| filled(text, captures, self.distributions);
+        let cause = filled(&diagnosis.cause);
         if let Some(kept) = same.into_iter().find(|k| k.found.cause == cause) {
             kept.found.count += 1;
             return;
         }
         let (text, matched) = line::shown(text, captures.get_match().range());
-        self.0.push(Kept {
+        self.kept.push(Kept {
             diagnosis: number,
             rank: diagnosis.rank,
             captured,
@@ -64,7 +77,7 @@ impl Found {
                 line,
                 text,
                 cause,
-                fix: filled(&diagnosis.fix, captures),
+                fix: filled(&diagnosis.fix),
                 count: 1,
                 matched,
             },
@@ -73,8 +86,8 @@ impl Found {
 
     /// Returns the matches of the best rank that occurs, in the log's order.
     pub fn nearest(self) -> Vec<Match> {
-        let nearest = self.0.iter().map(|kept| kept.rank).min();
-        self.0
+        let nearest = self.kept.iter().map(|kept| kept.rank).min();
+        self.kept
             .into_iter()
             .filter(|kept| Some(kept.rank) == nearest)
             .map(|kept| kept.found)
@@ -90,8 +103,20 @@ fn package(captures: &Captures<'_>) -> String {
     likely_package(name).unwrap_or_else(|| "…".to_owned())
 }
 
+/// Returns the distribution that has the captured `module`. Most are called like their module.
+fn distribution(captures: &Captures<'_>, known: &BTreeMap<String, String>) -> String {
+    let module = captures.name("module").map(|found| found.as_bytes());
+    let module = String::from_utf8_lossy(module.unwrap_or_default());
+    let parents = module.match_indices('.').map(|(at, _)| &module[..at]);
+    let mut names = std::iter::once(&*module).chain(parents.rev());
+    match names.find_map(|name| known.get(name)) {
+        Some(distribution) => distribution.clone(),
+        None => normalized(module.split('.').next().unwrap_or_default()),
+    }
+}
+
 /// Replaces each `{name}` in `text` by the captured text, or by `?` if nothing was captured.
-fn filled(text: &str, captures: &Captures<'_>) -> String {
+fn filled(text: &str, captures: &Captures<'_>, distributions: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
@@ -103,6 +128,7 @@ fn filled(text: &str, captures: &Captures<'_>) -> String {
         };
         match captures.name(name) {
             None if name == PACKAGE => out.push_str(&package(captures)),
+            None if name == DISTRIBUTION => out.push_str(&distribution(captures, distributions)),
             Some(found) => {
                 let found = String::from_utf8_lossy(found.as_bytes());
                 let one_line = found.chars().filter(|c| is_plain(*c)).collect::<String>();

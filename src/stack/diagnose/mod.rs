@@ -44,7 +44,7 @@ pub struct Match {
 
 /// Recognises failures in logs.
 pub struct Diagnoser<'a> {
-    diagnoses: &'a [Diagnosis],
+    diagnoses: &'a Diagnoses,
     /// Searches for the patterns' literals, which nearly all lines lack.
     literals: AhoCorasick,
     /// For each literal, the indices of its diagnosis and pattern.
@@ -55,7 +55,7 @@ impl<'a> Diagnoser<'a> {
     pub fn new(diagnoses: &'a Diagnoses) -> Self {
         let mut literals = Vec::new();
         let mut of = Vec::new();
-        for (d, diagnosis) in diagnoses.0.iter().enumerate() {
+        for (d, diagnosis) in diagnoses.all.iter().enumerate() {
             for (p, pattern) in diagnosis.patterns.iter().enumerate() {
                 for literal in &pattern.literals {
                     literals.push(literal);
@@ -69,7 +69,7 @@ impl<'a> Diagnoser<'a> {
             .build(&literals)
             .expect("a few thousand bytes of literals are within the automaton's limits");
         Self {
-            diagnoses: &diagnoses.0,
+            diagnoses,
             literals,
             of,
         }
@@ -78,7 +78,7 @@ impl<'a> Diagnoser<'a> {
     /// Returns the failures nearest to the root cause, the earliest first.
     pub fn read(&self, log: impl Read) -> io::Result<Vec<Match>> {
         let mut blocks = Blocks::new(log);
-        let mut found = Found::default();
+        let mut found = Found::new(&self.diagnoses.distributions);
         while let Some(block) = blocks.next()? {
             let mut number = block.line;
             let mut at = 0;
@@ -95,7 +95,7 @@ impl<'a> Diagnoser<'a> {
     }
 
     /// Matches a line. The first matching diagnosis, in the catalog's order, counts.
-    fn line(&self, number: u64, bytes: &[u8], found: &mut Found) {
+    fn line(&self, number: u64, bytes: &[u8], found: &mut Found<'_>) {
         let text = line::plain(bytes);
         if line::quotes_code(&text) {
             return;
@@ -108,7 +108,7 @@ impl<'a> Diagnoser<'a> {
         candidates.sort_unstable();
         candidates.dedup();
         for (d, p) in candidates {
-            let diagnosis = &self.diagnoses[d];
+            let diagnosis = &self.diagnoses.all[d];
             let regex = diagnosis.patterns[p].regex();
             if let Some(captures) = regex.and_then(|r| r.captures(&text)) {
                 found.add((d, diagnosis), number, &text, &captures);

@@ -35,6 +35,22 @@ fn root_causes_are_in_the_order_of_the_log() {
 }
 
 #[test]
+fn the_fix_of_a_missing_module_names_its_distribution() {
+    for (module, distribution) in [
+        ("six", "six"),
+        ("sklearn.utils", "scikit-learn"),
+        ("google.protobuf.internal", "protobuf"),
+        ("cv2", "opencv-python-headless"),
+        ("My_module.part", "my-module"),
+    ] {
+        let found = read(format!("ModuleNotFoundError: No module named '{module}'"));
+        assert_eq!(found[0].id, "module-missing");
+        let fix = format!("add `{distribution}: auto` to `libraries`");
+        assert!(found[0].fix.contains(&fix), "{}", found[0].fix);
+    }
+}
+
+#[test]
 fn different_libraries_are_different_failures_up_to_a_bound() {
     let line = |n: usize| format!("libx{n}.so: cannot open shared object file\n");
     let log: String = (0..100).map(line).collect();

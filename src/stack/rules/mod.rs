@@ -14,6 +14,7 @@ mod environment;
 mod fit;
 mod gpu_variables;
 mod local_label;
+mod names;
 mod options;
 mod pick;
 mod predict;
@@ -165,6 +166,7 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
         compile::nothing_editable,
         options::are_known,
         options::label_is_theirs,
+        names::name_libraries,
     ] {
         rule(case, &mut findings);
     }

@@ -12,6 +12,7 @@ use super::{
     At, FileKind, Library, LibraryName, LibraryOption, Stack, StackFile, Wanted, constraints,
 };
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
+use crate::fix::Fix;
 use pep440_rs::VersionSpecifier;
 use stackforge_types::reference::{image_reference, repository};
 use std::collections::BTreeMap;
@@ -567,19 +568,26 @@ impl Checker<'_> {
     }
 
     fn bad_specifier(&mut self, value: &str, span: Span, why: &str) {
-        let help = match other_notation(value) {
-            Some(same) => format!("write `{same}`"),
-            None => "write `\"2.13.0\"`, `\"2.13.*\"`, `\">=0.32,<0.34\"` or `auto`".to_owned(),
-        };
-        self.push(
-            span,
-            Diagnostic::error(
-                codes::BAD_SPECIFIER,
-                format!("`{}` is not a version specifier", clip(value)),
-            )
-            .help(help)
-            .label(clip(why)),
+        let finding = Diagnostic::error(
+            codes::BAD_SPECIFIER,
+            format!("`{}` is not a version specifier", clip(value)),
         );
+        let finding = match other_notation(value) {
+            Some(same) if same == "auto" => finding.help("write `auto`").fix(Fix::Replace {
+                span,
+                from: value.to_owned(),
+                to: same,
+            }),
+            Some(same) => finding
+                .help(format!("write `\"{same}\"`"))
+                .fix(Fix::Replace {
+                    span,
+                    from: value.to_owned(),
+                    to: same,
+                }),
+            None => finding.help("write `\"2.13.0\"`, `\"2.13.*\"`, `\">=0.32,<0.34\"` or `auto`"),
+        };
+        self.push(span, finding.label(clip(why)));
     }
 
     /// Returns the span of the scalar after a key. The deserializer has none for plain text in a value that may
@@ -600,18 +608,48 @@ impl Checker<'_> {
     }
 }
 
-/// Returns how a stack writes what other tools write so: `latest`, `^2.13` (Poetry).
+/// Returns how a stack writes what other tools write so: `latest`, `^2.13` (Poetry), `=2.13` (conda), `<3.x`.
 fn other_notation(value: &str) -> Option<String> {
     if ["latest", "newest", "*", "any", "default"].contains(&value) {
         return Some("auto".to_owned());
     }
-    let whole = value.strip_prefix('^').map(str::trim)?;
-    let version = pep440_rs::Version::from_str(whole).ok()?;
-    let parts = version.release();
-    let fixed = parts.iter().position(|part| *part > 0)?;
-    let mut next: Vec<String> = parts[..=fixed].iter().map(u64::to_string).collect();
-    next[fixed] = (parts[fixed] + 1).to_string();
-    Some(format!("\">={version},<{}\"", next.join(".")))
+    let clauses: Option<Vec<String>> = value.split(',').map(|c| clause(c.trim())).collect();
+    let same = clauses?.join(",");
+    let read = pep440_rs::VersionSpecifiers::from_str(&same).ok()?;
+    (!read.is_empty() && same != value).then_some(same)
+}
+
+/// Returns one clause as PEP 440 has it.
+fn clause(text: &str) -> Option<String> {
+    let at = text.find(|c: char| c.is_ascii_alphanumeric())?;
+    let (operator, version) = (text[..at].trim(), text[at..].trim());
+    let open = [".x", ".X", ".*"]
+        .iter()
+        .find_map(|end| version.strip_suffix(end));
+    let parsed = pep440_rs::Version::from_str(open.unwrap_or(version)).ok()?;
+    let parts = parsed.release();
+    let after = |place: usize| {
+        let mut next: Vec<String> = parts[..=place].iter().map(u64::to_string).collect();
+        next[place] = (parts[place] + 1).to_string();
+        next.join(".")
+    };
+    let last = parts.len() - 1;
+    Some(match (operator, open.is_some()) {
+        ("^", _) => {
+            let fixed = parts.iter().position(|part| *part > 0)?;
+            format!(">={parsed},<{}", after(fixed))
+        }
+        ("~", true) => format!("=={parsed}.*"),
+        ("~", false) if last > 1 => format!("~={parsed}"),
+        ("~", false) => format!("=={parsed}.*"),
+        ("" | "=" | "==", true) => format!("=={parsed}.*"),
+        ("=", false) => format!("=={parsed}"),
+        ("<=", true) => format!("<{}", after(last)),
+        (">", true) => format!(">={}", after(last)),
+        ("<" | ">=", true) => format!("{operator}{parsed}"),
+        (_, false) => format!("{operator}{version}"),
+        _ => return None,
+    })
 }
 
 pub(crate) fn clip(s: &str) -> String {
@@ -628,6 +666,37 @@ mod tests {
     use proptest::prelude::*;
 
     const GOOD: &str = "stack: s\nbase: b\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.12\"\nlibraries:\n  torch: \"2.13.*\"\n  x: { version: auto, from: source, jobs: 2 }\n";
+
+    #[test]
+    fn specifiers_of_other_tools_have_an_equal_here() {
+        for (theirs, ours) in [
+            ("latest", "auto"),
+            ("^2.13", ">=2.13,<3"),
+            ("^0.4.1", ">=0.4.1,<0.5"),
+            ("~1.2.3", "~=1.2.3"),
+            ("~1.2", "==1.2.*"),
+            ("=2.13", "==2.13"),
+            ("2.x", "==2.*"),
+            ("<6.x,>=5.0.0", "<6,>=5.0.0"),
+            ("!=1.4.0,<1.x,>1.1", "!=1.4.0,<1,>1.1"),
+            ("<=3.x", "<4"),
+            (">1.2.*", ">=1.3"),
+        ] {
+            assert_eq!(other_notation(theirs).as_deref(), Some(ours), "{theirs}");
+        }
+        for nonsense in ["", "x", "<", "^", "1.2 || 1.3", "!=1.x", ">=a.x", "~~1"] {
+            assert_eq!(other_notation(nonsense), None, "{nonsense}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_proposed_is_a_specifier(value in "(\\^|~|=|<|>|!|,| |[0-9]|\\.|x|\\*|a|\\PC){0,20}") {
+            if let Some(same) = other_notation(&value).filter(|same| same != "auto") {
+                prop_assert!(pep440_rs::VersionSpecifiers::from_str(&same).is_ok_and(|s| !s.is_empty()));
+            }
+        }
+    }
 
     #[test]
     fn a_stack_is_read_with_its_places() {

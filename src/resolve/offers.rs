@@ -1,0 +1,190 @@
+//! Which releases an index has of what cannot be resolved.
+//!
+//! In: requirements, and uv's explanation of why nothing satisfies them. Out: for each of them that the explanation
+//! names and that has no fitting release even without all others, the releases that do fit the target.
+
+use super::ResolveError;
+use super::error::words;
+use super::project::Question;
+use super::python::Resolver;
+use pep440_rs::{Operator, Version, VersionSpecifiers};
+use stackforge_types::wheel::{WheelTarget, normalized};
+use std::fmt;
+use std::str::FromStr as _;
+
+/// Most requirements that the index is asked about.
+const MOST: usize = 3;
+
+/// A requirement that no release meets, and the releases that there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    name: String,
+    /// The specifiers, `==0.24.4`.
+    asked: VersionSpecifiers,
+    /// Python and platform, for people.
+    target: String,
+    /// The oldest and the newest release with a wheel for the target.
+    fitting: Option<(Version, Version)>,
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, target) = (&self.name, &self.target);
+        match &self.fitting {
+            None => write!(f, "no release of `{name}` has a wheel for {target}"),
+            Some((oldest, newest)) if oldest == newest => write!(
+                f,
+                "the one release of `{name}` with a wheel for {target} is {newest}"
+            ),
+            Some((oldest, newest)) => write!(
+                f,
+                "`{name}` has wheels for {target} from {oldest} to {newest}; the nearest to `{}` is `{name}: \"{}\"`",
+                self.asked,
+                if self.is_newer() { newest } else { oldest },
+            ),
+        }
+    }
+}
+
+impl Offer {
+    /// Whether more is asked for than the newest release.
+    fn is_newer(&self) -> bool {
+        let Some((_, newest)) = &self.fitting else {
+            return false;
+        };
+        let least = [
+            Operator::Equal,
+            Operator::ExactEqual,
+            Operator::EqualStar,
+            Operator::TildeEqual,
+            Operator::GreaterThan,
+            Operator::GreaterThanEqual,
+        ];
+        let mut bounds = self.asked.iter();
+        bounds.any(|s| least.contains(s.operator()) && s.version() > newest)
+    }
+}
+
+/// Asks the index about each requirement that an explanation names. What cannot be asked is left out.
+pub(super) async fn offers(
+    resolver: &Resolver<'_>,
+    requirements: &[String],
+    explanation: &str,
+) -> Vec<Offer> {
+    let words = words(explanation);
+    let named = requirements.iter().filter_map(|line| split(line));
+    let named = named.filter(|(name, _)| words.contains(&normalized(name)));
+    let mut out = Vec::new();
+    for (name, asked) in named.take(MOST) {
+        if let Ok(Some(offer)) = offer(resolver, name, asked).await {
+            out.push(offer);
+        }
+    }
+    out
+}
+
+/// `None` if a release fits, so that the fault lies between it and others.
+async fn offer(
+    resolver: &Resolver<'_>,
+    name: &str,
+    asked: VersionSpecifiers,
+) -> Result<Option<Offer>, ResolveError> {
+    let ask = async |line: String, lowest: bool| {
+        let question = Question {
+            requirements: vec![line],
+            no_deps: true,
+            lowest,
+            ..Question::default()
+        };
+        let pins = resolver.versions(&question).await?.ok();
+        let pin = pins.and_then(|mut pins| pins.remove(&normalized(name)));
+        Ok::<_, ResolveError>(pin.map(|pin| pin.version))
+    };
+    if ask(format!("{name}{asked}"), false).await?.is_some() {
+        return Ok(None);
+    }
+    let newest = ask(name.to_owned(), false).await?;
+    let fitting = match newest {
+        Some(newest) => {
+            let oldest = ask(name.to_owned(), true).await?;
+            Some((oldest.unwrap_or_else(|| newest.clone()), newest))
+        }
+        None => None,
+    };
+    Ok(Some(Offer {
+        name: name.to_owned(),
+        asked,
+        target: text(&resolver.settings.target),
+        fitting,
+    }))
+}
+
+fn text(target: &WheelTarget) -> String {
+    format!("Python {} on {}", target.python, target.platform)
+}
+
+/// Splits a requirement into its name and its specifiers. `None` without specifiers.
+fn split(line: &str) -> Option<(&str, VersionSpecifiers)> {
+    let line = line.split(';').next().unwrap_or(line);
+    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)))?;
+    let (name, rest) = line.split_at(end);
+    let rest = rest.trim_start();
+    let specifiers = match rest.strip_prefix('[') {
+        Some(extras) => extras.split_once(']')?.1,
+        None => rest,
+    };
+    let specifiers = VersionSpecifiers::from_str(specifiers.trim()).ok()?;
+    (!name.is_empty() && !specifiers.is_empty()).then_some((name, specifiers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(asked: &str, fitting: Option<(&str, &str)>) -> String {
+        let version = |text: &str| text.parse().unwrap();
+        Offer {
+            name: "acme".to_owned(),
+            asked: asked.parse().unwrap(),
+            target: "Python 3.11 on linux/amd64".to_owned(),
+            fitting: fitting.map(|(a, b)| (version(a), version(b))),
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn the_nearest_release_is_on_the_side_that_was_asked_for() {
+        let all = Some(("1.1.1", "1.2.10"));
+        let older = offer("==0.24.4", all);
+        assert_eq!(
+            older,
+            "`acme` has wheels for Python 3.11 on linux/amd64 from 1.1.1 to 1.2.10; the nearest to `==0.24.4` is `acme: \"1.1.1\"`"
+        );
+        for (asked, nearest) in [("<1", "1.1.1"), (">=0.2,<0.3", "1.1.1"), (">=2", "1.2.10")] {
+            assert!(offer(asked, all).ends_with(&format!("`acme: \"{nearest}\"`")));
+        }
+        let one = offer("==2", Some(("1.0", "1.0")));
+        assert!(one.ends_with("is 1.0"), "{one}");
+        assert!(offer("==2", None).starts_with("no release of `acme` has a wheel"));
+    }
+
+    #[test]
+    fn requirements_are_split() {
+        for (line, name, asked) in [
+            ("torch==1.11.0", "torch", "==1.11.0"),
+            ("ray[serve,air] >=2 ; python_version > '3'", "ray", ">=2"),
+        ] {
+            assert_eq!(split(line), Some((name, asked.parse().unwrap())));
+        }
+        for line in [
+            "torch",
+            "torch[x]",
+            "x @ https://h.test/x.whl",
+            "==1",
+            "x[",
+            "",
+        ] {
+            assert_eq!(split(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Rules about the names of libraries.
+
+use super::case::Case;
+use crate::catalog::Misnomer;
+use crate::diag::{Diagnostic, codes};
+use crate::fix::Fix;
+use crate::span::Span;
+use crate::spec::{Library, Stack, Wanted};
+use pep440_rs::Operator;
+use stackforge_types::wheel::normalized;
+
+/// Finds names that PyPI has not, or has for something else. Another index may have its own library of that name.
+pub fn name_libraries(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    if !case.stack.indexes.is_empty() {
+        return;
+    }
+    for library in &case.stack.libraries {
+        let own = library.index.is_some() || library.git.is_some() || library.file.is_some();
+        let name = normalized(library.name.value.as_str());
+        if let Some(misnomer) = case.catalog.misnomers.get(&name).filter(|_| !own) {
+            findings.push(misnamed(case.stack, library, &name, misnomer));
+        }
+    }
+}
+
+fn misnamed(stack: &Stack, library: &Library, name: &str, misnomer: &Misnomer) -> Diagnostic {
+    let message = match &misnomer.has {
+        Some(has) => format!("PyPI's `{name}` is {has}"),
+        None => format!("PyPI has no `{name}`"),
+    };
+    let finding = if fails(library, misnomer) {
+        Diagnostic::error(codes::LIBRARY_MISNAMED, message)
+    } else {
+        Diagnostic::warning(codes::LIBRARY_MISNAMED, message)
+    };
+    let finding = finding.at(library.name.span);
+    match (&misnomer.instead, &misnomer.help) {
+        (Some(instead), _) => {
+            let helped = finding.help(format!("write `{instead}`"));
+            match written(stack, library.name.span) {
+                Some(from) => helped.fix(Fix::Replace {
+                    span: library.name.span,
+                    from: from.to_owned(),
+                    to: instead.clone(),
+                }),
+                None => helped,
+            }
+        }
+        (None, Some(help)) => finding.help(help),
+        (None, None) => finding,
+    }
+}
+
+/// Whether the release that the stack takes installs nowhere.
+fn fails(library: &Library, misnomer: &Misnomer) -> bool {
+    let Some(fails) = &misnomer.fails else {
+        return false;
+    };
+    let Wanted::Specifier(asked) = &library.version else {
+        return true;
+    };
+    let is = |wanted: &[Operator]| asked.iter().find(|s| wanted.contains(s.operator()));
+    match is(&[Operator::Equal, Operator::ExactEqual]) {
+        Some(exact) => fails.contains(exact.version()),
+        // The newest one fails.
+        None => is(&[
+            Operator::LessThan,
+            Operator::LessThanEqual,
+            Operator::TildeEqual,
+            Operator::EqualStar,
+        ])
+        .is_none(),
+    }
+}
+
+/// The name as the stack file has it, without quotes and extras.
+fn written(stack: &Stack, span: Span) -> Option<&str> {
+    let text = stack.source.text.get(span.offset..)?.get(..span.len)?;
+    let text = text.trim_matches(['"', '\'']);
+    Some(text.split('[').next().unwrap_or(text))
+}
