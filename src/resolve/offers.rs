@@ -1,13 +1,14 @@
 //! Which releases an index has of what cannot be resolved.
 //!
 //! In: requirements, and uv's explanation of why nothing satisfies them. Out: for each of them that the explanation
-//! names and that has no fitting release even without all others, the releases that do fit the target.
+//! names and that nothing meets even without all others, the releases that fit the target, or another name.
 
 use super::ResolveError;
 use super::error::words;
 use super::project::Question;
 use super::python::Resolver;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
+use stackforge_stack::catalog::Catalog;
 use stackforge_types::wheel::{WheelTarget, normalized};
 use std::fmt;
 use std::str::FromStr as _;
@@ -15,9 +16,20 @@ use std::str::FromStr as _;
 /// Most requirements that the index is asked about.
 const MOST: usize = 3;
 
-/// A requirement that no release meets, and the releases that there are.
+/// A requirement that no release meets, and what there is in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
+pub enum Offer {
+    /// The index does not have the name; what the catalog knows of it.
+    Unknown {
+        name: String,
+        known: Option<String>,
+    },
+    Releases(Releases),
+}
+
+/// The releases of what is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Releases {
     name: String,
     /// The specifiers, `==0.24.4`.
     asked: VersionSpecifiers,
@@ -28,6 +40,22 @@ pub struct Offer {
 }
 
 impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, known: None } => write!(
+                f,
+                "the index has no `{name}`: correct its name, or give it the `index` that has it"
+            ),
+            Self::Unknown {
+                name,
+                known: Some(known),
+            } => write!(f, "the index has no `{name}`: {known}"),
+            Self::Releases(releases) => releases.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Releases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, target) = (&self.name, &self.target);
         match &self.fitting {
@@ -46,7 +74,7 @@ impl fmt::Display for Offer {
     }
 }
 
-impl Offer {
+impl Releases {
     /// Whether more is asked for than the newest release.
     fn is_newer(&self) -> bool {
         let Some((_, newest)) = &self.fitting else {
@@ -68,6 +96,7 @@ impl Offer {
 /// Asks the index about each requirement that an explanation names. What cannot be asked is left out.
 pub(super) async fn offers(
     resolver: &Resolver<'_>,
+    catalog: &Catalog,
     requirements: &[String],
     explanation: &str,
 ) -> Vec<Offer> {
@@ -76,19 +105,45 @@ pub(super) async fn offers(
     let named = named.filter(|(name, _)| words.contains(&normalized(name)));
     let mut out = Vec::new();
     for (name, asked) in named.take(MOST) {
-        if let Ok(Some(offer)) = offer(resolver, name, asked).await {
-            out.push(offer);
+        if is_unknown(name, explanation) {
+            out.push(Offer::Unknown {
+                name: name.to_owned(),
+                known: known(catalog, name),
+            });
+        } else if !asked.is_empty()
+            && let Ok(Some(releases)) = releases(resolver, name, asked).await
+        {
+            out.push(Offer::Releases(releases));
         }
     }
     out
 }
 
+/// Whether uv found no such name, by its words for it.
+fn is_unknown(name: &str, explanation: &str) -> bool {
+    let words = explanation.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.contains(&format!(
+        "{} was not found in the package registry",
+        normalized(name)
+    ))
+}
+
+/// Returns what to write in place of a name that is no library's.
+fn known(catalog: &Catalog, name: &str) -> Option<String> {
+    let misnomer = catalog.misnomers.get(&normalized(name))?;
+    let instead = misnomer
+        .instead
+        .as_ref()
+        .map(|name| format!("write `{name}`"));
+    instead.or_else(|| misnomer.help.clone())
+}
+
 /// `None` if a release fits, so that the fault lies between it and others.
-async fn offer(
+async fn releases(
     resolver: &Resolver<'_>,
     name: &str,
     asked: VersionSpecifiers,
-) -> Result<Option<Offer>, ResolveError> {
+) -> Result<Option<Releases>, ResolveError> {
     let ask = async |line: String, lowest: bool| {
         let question = Question {
             requirements: vec![line],
@@ -111,7 +166,7 @@ async fn offer(
         }
         None => None,
     };
-    Ok(Some(Offer {
+    Ok(Some(Releases {
         name: name.to_owned(),
         asked,
         target: text(&resolver.settings.target),
@@ -123,18 +178,18 @@ fn text(target: &WheelTarget) -> String {
     format!("Python {} on {}", target.python, target.platform)
 }
 
-/// Splits a requirement into its name and its specifiers. `None` without specifiers.
+/// Splits a requirement into its name and its specifiers. `None` for one by an address.
 fn split(line: &str) -> Option<(&str, VersionSpecifiers)> {
-    let line = line.split(';').next().unwrap_or(line);
-    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)))?;
-    let (name, rest) = line.split_at(end);
+    let line = line.split(';').next().unwrap_or(line).trim_end();
+    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    let (name, rest) = line.split_at(end.unwrap_or(line.len()));
     let rest = rest.trim_start();
     let specifiers = match rest.strip_prefix('[') {
         Some(extras) => extras.split_once(']')?.1,
         None => rest,
     };
     let specifiers = VersionSpecifiers::from_str(specifiers.trim()).ok()?;
-    (!name.is_empty() && !specifiers.is_empty()).then_some((name, specifiers))
+    (!name.is_empty()).then_some((name, specifiers))
 }
 
 #[cfg(test)]
@@ -143,7 +198,7 @@ mod tests {
 
     fn offer(asked: &str, fitting: Option<(&str, &str)>) -> String {
         let version = |text: &str| text.parse().unwrap();
-        Offer {
+        Releases {
             name: "acme".to_owned(),
             asked: asked.parse().unwrap(),
             target: "Python 3.11 on linux/amd64".to_owned(),
@@ -172,19 +227,33 @@ mod tests {
     fn requirements_are_split() {
         for (line, name, asked) in [
             ("torch==1.11.0", "torch", "==1.11.0"),
+            ("torch", "torch", ""),
+            ("torch[x] ", "torch", ""),
             ("ray[serve,air] >=2 ; python_version > '3'", "ray", ">=2"),
         ] {
             assert_eq!(split(line), Some((name, asked.parse().unwrap())));
         }
-        for line in [
-            "torch",
-            "torch[x]",
-            "x @ https://h.test/x.whl",
-            "==1",
-            "x[",
-            "",
-        ] {
+        for line in ["x @ https://h.test/x.whl", "==1", "x[", ""] {
             assert_eq!(split(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn what_an_index_does_not_have_is_read_from_uvs_words() {
+        let text =
+            "Because Opencv was not found in\nthe package registry and the stack asks for opencv";
+        assert!(!is_unknown("opencv", text) && is_unknown("opencv", &text.to_lowercase()));
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let said = |name: &str| {
+            let name = name.to_owned();
+            Offer::Unknown {
+                known: known(&catalog, &name),
+                name,
+            }
+            .to_string()
+        };
+        assert_eq!(said("PIL"), "the index has no `PIL`: write `pillow`");
+        assert!(said("cuda").contains("remove it"));
+        assert!(said("torhc").contains("correct its name"));
     }
 }

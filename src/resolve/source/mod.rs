@@ -193,7 +193,8 @@ impl Sources<'_> {
         let mut answer = match tried {
             Ok(answer) => answer,
             Err(explanation) => {
-                let offers = offers(resolver, &question.requirements, &explanation).await;
+                let asked = &question.requirements;
+                let offers = offers(resolver, self.catalog, asked, &explanation).await;
                 return Err(ResolveError::Unsatisfiable {
                     of: "the stack".to_owned(),
                     explanation,
