@@ -366,6 +366,59 @@ fn what_does_not_go_with_what_others_pin_becomes_older() {
     );
 }
 
+/// The bound of diffusers is met by an older transformers, though the stack names that: what does not import is worse.
+#[test]
+fn a_bound_that_nothing_else_meets_makes_older_what_the_stack_names() {
+    let libraries = "  diffusers: \"0.25.0\"\n  transformers: \">=4.35.1\"\n";
+    let locked = locked(
+        &stack("linux/amd64", "3.11", libraries),
+        None,
+        Upgrade::None,
+    )
+    .unwrap();
+    let section = &locked.lock.platforms[0];
+    let version = |name: &str| release(&section.wheel(name).unwrap().version);
+    assert!(version("huggingface-hub") < release("0.26"));
+    assert!(version("transformers") < release("5"));
+    let notes = locked.notes.join("\n");
+    assert!(
+        notes.contains("huggingface-hub<0.26 is taken for diffusers 0.25.0"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn what_an_index_has_is_said_where_nothing_meets_a_requirement() {
+    let help = |libraries: &str| {
+        let stack = stack("linux/amd64", "3.11", libraries);
+        let report = lock(&stack, None, Upgrade::None)
+            .unwrap_err()
+            .report(&stack);
+        report.diagnostics[0].help.clone().unwrap()
+    };
+    let older = help("  catboost: \"0.24.4\"\n");
+    assert!(
+        older.contains("has wheels for Python 3.11 on linux/amd64 from 1."),
+        "{older}"
+    );
+    assert!(
+        older.contains("the nearest to `==0.24.4` is `catboost: \"1."),
+        "{older}"
+    );
+    let newer = help("  six: \">=99\"\n");
+    assert!(
+        newer.contains("the nearest to `>=99` is `six: \"1."),
+        "{newer}"
+    );
+    let another = help("  opencv: auto\n");
+    assert!(
+        another.contains("write `opencv-python-headless`"),
+        "{another}"
+    );
+    let nothing = help("  stackforge-has-no-such-library: auto\n");
+    assert!(nothing.contains("correct its name"), "{nothing}");
+}
+
 /// uv would take gruut 1, of which it knows nothing, for what gruut 2 requires has no wheels either.
 #[test]
 fn sources_behind_sources_are_found() {

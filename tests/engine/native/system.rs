@@ -81,6 +81,23 @@ fn what_wheels_need_of_the_system_is_locked_with_them() {
     assert_eq!(less["os_libraries"], left);
 }
 
+/// torch has a libgomp.so.1 of its own, which only those find that import torch first.
+#[test]
+fn a_common_library_of_another_wheel_is_an_os_package() {
+    let sandbox = sandbox("");
+    let stack = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+    let libraries = |other: &str| {
+        let stack = stack.replace("pyzbar: \"0.1.9\"", "torch: \"2.15.0\"");
+        sandbox.write("s.yaml", &stack.replace("lightgbm: \"4.6.0\"", other));
+        let locked = ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+        locked["os_libraries"].clone()
+    };
+    let gomp = &libraries("lightgbm: \"4.6.0\"")["libgomp1"];
+    assert_eq!(gomp, "lightgbm needs libgomp.so.1");
+    let requires_torch = libraries("bitsandbytes: \"0.50.2\"");
+    assert!(requires_torch["libgomp1"].is_null(), "{requires_torch:#}");
+}
+
 #[test]
 fn a_stack_that_wants_none_is_told_what_is_missing() {
     let sandbox = sandbox("os_libraries: false\n");
