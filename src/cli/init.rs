@@ -68,7 +68,8 @@ fn of_file(
     device: &dyn Fn() -> Device,
 ) -> Result<Starter, Failure> {
     let known = Known::load(common.catalog.as_deref())?;
-    let found = convert::read(from, &known, &OnDisk)?;
+    let mut found = convert::read(from, &known, &OnDisk)?;
+    found.rename(&catalog.misnomers);
     let output = args.output.as_deref().and_then(Path::parent);
     let question = Question {
         catalog,

@@ -16,6 +16,7 @@ mod found;
 mod item;
 mod kind;
 mod known;
+mod names;
 mod pip;
 mod poetry;
 mod pyproject;

@@ -1,0 +1,98 @@
+//! Names that people write for a library and PyPI has not.
+
+use super::asked::{Asked, Wants};
+use super::found::Found;
+use super::item::{Item, Note};
+use pep440_rs::VersionSpecifiers;
+use stackforge_stack::catalog::Misnomer;
+use std::collections::BTreeMap;
+
+impl Found {
+    /// Puts the libraries' own names in place of those that are no library's, where they come from PyPI. What has no
+    /// other name and is not there becomes a note.
+    pub fn rename(&mut self, misnomers: &BTreeMap<String, Misnomer>) {
+        if self.own_default_index {
+            return;
+        }
+        for item in &mut self.libraries {
+            let Item::Take(asked) = item else { continue };
+            let of_pypi = asked.index.is_none() && matches!(asked.wants, Wants::Versions(_));
+            let Some(misnomer) = misnomers.get(&asked.name).filter(|_| of_pypi) else {
+                continue;
+            };
+            match (&misnomer.instead, &misnomer.help) {
+                (Some(instead), _) => rename(asked, instead),
+                (None, Some(help)) if misnomer.has.is_none() => {
+                    let note = Note::new(&asked.at, asked.name.clone(), help.clone());
+                    *item = Item::Note(note);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn rename(asked: &mut Asked, to: &str) {
+    let name = std::mem::replace(&mut asked.name, to.to_owned());
+    let said = format!("`{name}` in {}", asked.at);
+    asked.remark = Some(match asked.remark.take() {
+        Some(remark) => format!("{remark}; {said}"),
+        None => said,
+    });
+    // Of a placeholder, 0.0 is all that there is.
+    if let Wants::Versions(versions) = &mut asked.wants
+        && versions
+            .iter()
+            .any(|v| v.version().release().iter().all(|part| *part == 0))
+    {
+        *versions = VersionSpecifiers::empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_pypi_has_not_become_those_of_libraries() {
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let asked = |name: &str, versions: &str| {
+            Item::Take(Asked::versions("r.txt:1", name, versions.parse().unwrap()))
+        };
+        let mut found = Found {
+            libraries: vec![
+                asked("pytorch", ">=1.1"),
+                asked("sklearn", "==0.0"),
+                asked("cudatoolkit", ""),
+                asked("apex", ""),
+                asked("six", ""),
+            ],
+            ..Found::default()
+        };
+        let mut own = found.clone();
+        found.rename(&catalog.misnomers);
+        let shown = found.libraries.iter().map(|item| match item {
+            Item::Take(asked) => {
+                let Wants::Versions(versions) = &asked.wants else {
+                    panic!("{asked:?}")
+                };
+                let remark = asked.remark.clone().unwrap_or_default();
+                format!("{}{versions} # {remark}", asked.name)
+            }
+            Item::Note(note) => format!("{}: {}", note.text, note.why),
+        });
+        let shown: Vec<String> = shown.collect();
+        assert_eq!(shown[0], "torch>=1.1 # `pytorch` in r.txt:1");
+        assert_eq!(shown[1], "scikit-learn # `sklearn` in r.txt:1");
+        assert!(
+            shown[2].starts_with("cudatoolkit: remove it"),
+            "{}",
+            shown[2]
+        );
+        assert_eq!(shown[3..], ["apex # ", "six # "]);
+        // Another index may have its own library of that name.
+        own.own_default_index = true;
+        own.rename(&catalog.misnomers);
+        assert!(matches!(&own.libraries[0], Item::Take(asked) if asked.name == "pytorch"));
+    }
+}
