@@ -1,6 +1,6 @@
 //! Errors of locking, and how they are reported.
 
-use super::offers::Offer;
+use super::offer::Offer;
 use super::redact::redact;
 use super::uv::UvError;
 use stackforge_debian::KeyringError;

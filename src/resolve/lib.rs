@@ -12,6 +12,7 @@ mod error;
 mod git;
 mod indexes;
 mod inputs;
+mod offer;
 mod offers;
 mod old;
 mod os;

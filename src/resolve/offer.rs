@@ -1,0 +1,113 @@
+//! What an index has in place of a requirement that nothing meets, and how it is told.
+
+use pep440_rs::{Operator, Version, VersionSpecifiers};
+use std::fmt;
+
+/// A requirement that no release meets, and what there is in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Offer {
+    /// The index does not have the name; what the catalog knows of it.
+    Unknown {
+        name: String,
+        known: Option<String>,
+    },
+    Releases(Releases),
+}
+
+/// The releases of what is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Releases {
+    pub(super) name: String,
+    /// The specifiers, `==0.24.4`.
+    pub(super) asked: VersionSpecifiers,
+    /// Python and platform, for people.
+    pub(super) target: String,
+    /// The oldest and the newest release with a wheel for the target.
+    pub(super) fitting: Option<(Version, Version)>,
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, known: None } => write!(
+                f,
+                "the index has no `{name}`: correct its name, or give it the `index` that has it"
+            ),
+            Self::Unknown {
+                name,
+                known: Some(known),
+            } => write!(f, "the index has no `{name}`: {known}"),
+            Self::Releases(releases) => releases.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, target) = (&self.name, &self.target);
+        match &self.fitting {
+            None => write!(f, "no release of `{name}` has a wheel for {target}"),
+            Some((oldest, newest)) if oldest == newest => write!(
+                f,
+                "the one release of `{name}` with a wheel for {target} is {newest}"
+            ),
+            Some((oldest, newest)) => write!(
+                f,
+                "`{name}` has wheels for {target} from {oldest} to {newest}; the nearest to `{}` is `{name}: \"{}\"`",
+                self.asked,
+                if self.is_newer() { newest } else { oldest },
+            ),
+        }
+    }
+}
+
+impl Releases {
+    /// Whether more is asked for than the newest release.
+    fn is_newer(&self) -> bool {
+        let Some((_, newest)) = &self.fitting else {
+            return false;
+        };
+        let least = [
+            Operator::Equal,
+            Operator::ExactEqual,
+            Operator::EqualStar,
+            Operator::TildeEqual,
+            Operator::GreaterThan,
+            Operator::GreaterThanEqual,
+        ];
+        let mut bounds = self.asked.iter();
+        bounds.any(|s| least.contains(s.operator()) && s.version() > newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(asked: &str, fitting: Option<(&str, &str)>) -> String {
+        let version = |text: &str| text.parse().unwrap();
+        Releases {
+            name: "acme".to_owned(),
+            asked: asked.parse().unwrap(),
+            target: "Python 3.11 on linux/amd64".to_owned(),
+            fitting: fitting.map(|(a, b)| (version(a), version(b))),
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn the_nearest_release_is_on_the_side_that_was_asked_for() {
+        let all = Some(("1.1.1", "1.2.10"));
+        let older = offer("==0.24.4", all);
+        assert_eq!(
+            older,
+            "`acme` has wheels for Python 3.11 on linux/amd64 from 1.1.1 to 1.2.10; the nearest to `==0.24.4` is `acme: \"1.1.1\"`"
+        );
+        for (asked, nearest) in [("<1", "1.1.1"), (">=0.2,<0.3", "1.1.1"), (">=2", "1.2.10")] {
+            assert!(offer(asked, all).ends_with(&format!("`acme: \"{nearest}\"`")));
+        }
+        let one = offer("==2", Some(("1.0", "1.0")));
+        assert!(one.ends_with("is 1.0"), "{one}");
+        assert!(offer("==2", None).starts_with("no release of `acme` has a wheel"));
+    }
+}
