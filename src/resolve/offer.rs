@@ -24,6 +24,8 @@ pub struct Releases {
     pub(super) target: String,
     /// The oldest and the newest release with a wheel for the target.
     pub(super) fitting: Option<(Version, Version)>,
+    /// Of these the nearest to what is asked for.
+    pub(super) nearest: Option<Version>,
 }
 
 impl fmt::Display for Offer {
@@ -55,18 +57,15 @@ impl fmt::Display for Releases {
                 f,
                 "`{name}` has wheels for {target} from {oldest} to {newest}; the nearest to `{}` is `{name}: \"{}\"`",
                 self.asked,
-                if self.is_newer() { newest } else { oldest },
+                self.nearest.as_ref().unwrap_or(oldest),
             ),
         }
     }
 }
 
 impl Releases {
-    /// Whether more is asked for than the newest release.
-    fn is_newer(&self) -> bool {
-        let Some((_, newest)) = &self.fitting else {
-            return false;
-        };
+    /// The version that is asked for, or the least of those.
+    pub(super) fn wanted(asked: &VersionSpecifiers) -> Option<&Version> {
         let least = [
             Operator::Equal,
             Operator::ExactEqual,
@@ -75,8 +74,8 @@ impl Releases {
             Operator::GreaterThan,
             Operator::GreaterThanEqual,
         ];
-        let mut bounds = self.asked.iter();
-        bounds.any(|s| least.contains(s.operator()) && s.version() > newest)
+        let bounds = asked.iter().filter(|s| least.contains(s.operator()));
+        bounds.map(|s| s.version()).max()
     }
 }
 
@@ -84,30 +83,41 @@ impl Releases {
 mod tests {
     use super::*;
 
-    fn offer(asked: &str, fitting: Option<(&str, &str)>) -> String {
+    fn offer(asked: &str, fitting: Option<(&str, &str)>, nearest: Option<&str>) -> String {
         let version = |text: &str| text.parse().unwrap();
         Releases {
             name: "acme".to_owned(),
             asked: asked.parse().unwrap(),
             target: "Python 3.11 on linux/amd64".to_owned(),
             fitting: fitting.map(|(a, b)| (version(a), version(b))),
+            nearest: nearest.map(version),
         }
         .to_string()
     }
 
     #[test]
-    fn the_nearest_release_is_on_the_side_that_was_asked_for() {
+    fn the_nearest_release_is_said() {
         let all = Some(("1.1.1", "1.2.10"));
-        let older = offer("==0.24.4", all);
         assert_eq!(
-            older,
+            offer("==0.24.4", all, None),
             "`acme` has wheels for Python 3.11 on linux/amd64 from 1.1.1 to 1.2.10; the nearest to `==0.24.4` is `acme: \"1.1.1\"`"
         );
-        for (asked, nearest) in [("<1", "1.1.1"), (">=0.2,<0.3", "1.1.1"), (">=2", "1.2.10")] {
-            assert!(offer(asked, all).ends_with(&format!("`acme: \"{nearest}\"`")));
-        }
-        let one = offer("==2", Some(("1.0", "1.0")));
+        let within = offer("==1.2.3", all, Some("1.2.2"));
+        assert!(within.ends_with("`acme: \"1.2.2\"`"), "{within}");
+        let one = offer("==2", Some(("1.0", "1.0")), None);
         assert!(one.ends_with("is 1.0"), "{one}");
-        assert!(offer("==2", None).starts_with("no release of `acme` has a wheel"));
+        assert!(offer("==2", None, None).starts_with("no release of `acme` has a wheel"));
+    }
+
+    #[test]
+    fn what_is_wanted_is_the_least_that_will_do() {
+        let wanted = |asked: &str| {
+            let asked = asked.parse().unwrap();
+            Releases::wanted(&asked).map(Version::to_string)
+        };
+        for (asked, least) in [("==1.2", "1.2"), (">=2,<3", "2"), ("~=1.4.2", "1.4.2")] {
+            assert_eq!(wanted(asked).as_deref(), Some(least));
+        }
+        assert_eq!(wanted("<1"), None);
     }
 }

@@ -89,7 +89,15 @@ async fn releases(
         }
         None => None,
     };
+    // uv takes the newest of those up to what is wanted.
+    let nearest = match (&fitting, Releases::wanted(&asked)) {
+        (Some((oldest, _)), Some(wanted)) if wanted > oldest => {
+            ask(format!("{name}<={wanted}"), false).await?
+        }
+        _ => None,
+    };
     Ok(Some(Releases {
+        nearest,
         name: name.to_owned(),
         asked,
         target: text(&resolver.settings.target),
