@@ -64,7 +64,7 @@ impl fmt::Display for Releases {
 }
 
 impl Releases {
-    /// The version that is asked for, or the least of those.
+    /// The lowest version that is asked for.
     pub(super) fn wanted(asked: &VersionSpecifiers) -> Option<&Version> {
         let least = [
             Operator::Equal,

@@ -9,7 +9,8 @@ use super::offer::{Offer, Releases};
 use super::project::Question;
 use super::python::Resolver;
 use pep440_rs::VersionSpecifiers;
-use stackforge_stack::catalog::Catalog;
+use pep508_rs::{Requirement, VerbatimUrl, VersionOrUrl};
+use stackforge_stack::catalog::{Catalog, Misnomer};
 use stackforge_types::wheel::{WheelTarget, normalized};
 use std::str::FromStr as _;
 
@@ -25,13 +26,14 @@ pub(super) async fn offers(
 ) -> Vec<Offer> {
     let words = words(explanation);
     let named = requirements.iter().filter_map(|line| split(line));
-    let named = named.filter(|(name, _)| words.contains(&normalized(name)));
+    let named = named.filter(|(name, _)| words.contains(name));
     let mut out = Vec::new();
     for (name, asked) in named.take(MOST) {
-        if is_unknown(name, explanation) {
+        if is_unknown(&name, explanation) {
+            let known = catalog.misnomers.get(&name);
             out.push(Offer::Unknown {
-                name: name.to_owned(),
-                known: known(catalog, name),
+                known: known.and_then(Misnomer::advice),
+                name,
             });
         } else if !asked.is_empty()
             && let Ok(Some(releases)) = releases(resolver, name, asked).await
@@ -45,26 +47,13 @@ pub(super) async fn offers(
 /// Whether uv found no such name, by its words for it.
 fn is_unknown(name: &str, explanation: &str) -> bool {
     let words = explanation.split_whitespace().collect::<Vec<_>>().join(" ");
-    words.contains(&format!(
-        "{} was not found in the package registry",
-        normalized(name)
-    ))
-}
-
-/// Returns what to write in place of a name that is no library's.
-fn known(catalog: &Catalog, name: &str) -> Option<String> {
-    let misnomer = catalog.misnomers.get(&normalized(name))?;
-    let instead = misnomer
-        .instead
-        .as_ref()
-        .map(|name| format!("write `{name}`"));
-    instead.or_else(|| misnomer.help.clone())
+    words.contains(&format!("{name} was not found in the package registry"))
 }
 
 /// `None` if a release fits, so that the fault lies between it and others.
 async fn releases(
     resolver: &Resolver<'_>,
-    name: &str,
+    name: String,
     asked: VersionSpecifiers,
 ) -> Result<Option<Releases>, ResolveError> {
     let ask = async |line: String, lowest: bool| {
@@ -75,16 +64,16 @@ async fn releases(
             ..Question::default()
         };
         let pins = resolver.versions(&question).await?.ok();
-        let pin = pins.and_then(|mut pins| pins.remove(&normalized(name)));
+        let pin = pins.and_then(|mut pins| pins.remove(&name));
         Ok::<_, ResolveError>(pin.map(|pin| pin.version))
     };
     if ask(format!("{name}{asked}"), false).await?.is_some() {
         return Ok(None);
     }
-    let newest = ask(name.to_owned(), false).await?;
+    let newest = ask(name.clone(), false).await?;
     let fitting = match newest {
         Some(newest) => {
-            let oldest = ask(name.to_owned(), true).await?;
+            let oldest = ask(name.clone(), true).await?;
             Some((oldest.unwrap_or_else(|| newest.clone()), newest))
         }
         None => None,
@@ -98,7 +87,7 @@ async fn releases(
     };
     Ok(Some(Releases {
         nearest,
-        name: name.to_owned(),
+        name,
         asked,
         target: text(&resolver.settings.target),
         fitting,
@@ -109,18 +98,15 @@ fn text(target: &WheelTarget) -> String {
     format!("Python {} on {}", target.python, target.platform)
 }
 
-/// Splits a requirement into its name and its specifiers. `None` for one by an address.
-fn split(line: &str) -> Option<(&str, VersionSpecifiers)> {
-    let line = line.split(';').next().unwrap_or(line).trim_end();
-    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-    let (name, rest) = line.split_at(end.unwrap_or(line.len()));
-    let rest = rest.trim_start();
-    let specifiers = match rest.strip_prefix('[') {
-        Some(extras) => extras.split_once(']')?.1,
-        None => rest,
+/// Splits a requirement into its normalized name and its specifiers. `None` for one by an address.
+fn split(line: &str) -> Option<(String, VersionSpecifiers)> {
+    let requirement = Requirement::<VerbatimUrl>::from_str(line).ok()?;
+    let specifiers = match requirement.version_or_url {
+        None => VersionSpecifiers::empty(),
+        Some(VersionOrUrl::VersionSpecifier(specifiers)) => specifiers,
+        Some(VersionOrUrl::Url(_)) => return None,
     };
-    let specifiers = VersionSpecifiers::from_str(specifiers.trim()).ok()?;
-    (!name.is_empty()).then_some((name, specifiers))
+    Some((normalized(requirement.name.as_ref()), specifiers))
 }
 
 #[cfg(test)]
@@ -135,7 +121,8 @@ mod tests {
             ("torch[x] ", "torch", ""),
             ("ray[serve,air] >=2 ; python_version > '3'", "ray", ">=2"),
         ] {
-            assert_eq!(split(line), Some((name, asked.parse().unwrap())));
+            let expected = (name.to_owned(), asked.parse().unwrap());
+            assert_eq!(split(line), Some(expected));
         }
         for line in ["x @ https://h.test/x.whl", "==1", "x[", ""] {
             assert_eq!(split(line), None, "{line}");
@@ -149,14 +136,11 @@ mod tests {
         assert!(!is_unknown("opencv", text) && is_unknown("opencv", &text.to_lowercase()));
         let catalog = stackforge_stack::catalog::load(None).unwrap();
         let said = |name: &str| {
+            let known = catalog.misnomers.get(name).and_then(Misnomer::advice);
             let name = name.to_owned();
-            Offer::Unknown {
-                known: known(&catalog, &name),
-                name,
-            }
-            .to_string()
+            Offer::Unknown { name, known }.to_string()
         };
-        assert_eq!(said("PIL"), "the index has no `PIL`: write `pillow`");
+        assert_eq!(said("pil"), "the index has no `pil`: write `pillow`");
         assert!(said("cuda").contains("remove it"));
         assert!(said("torhc").contains("correct its name"));
     }

@@ -1,4 +1,4 @@
-//! Names that people write for a library and PyPI has not.
+//! Wrong names that people write for libraries.
 
 use super::asked::{Asked, Wants};
 use super::found::Found;
@@ -8,8 +8,8 @@ use stackforge_stack::catalog::Misnomer;
 use std::collections::BTreeMap;
 
 impl Found {
-    /// Puts the libraries' own names in place of those that are no library's, where they come from PyPI. What has no
-    /// other name and is not there becomes a note.
+    /// Puts libraries' own names in place of wrong ones, where they come from PyPI. What PyPI does not have by any name
+    /// becomes a note.
     pub fn rename(&mut self, misnomers: &BTreeMap<String, Misnomer>) {
         if self.own_default_index {
             return;

@@ -63,7 +63,7 @@ pub struct Catalog {
     /// What distributions import and do not require, by distribution.
     pub undeclared: BTreeMap<String, Vec<Undeclared>>,
     pub same_modules: Vec<SameModules>,
-    /// Names that are no library's, by normalized name.
+    /// Wrong names of libraries, by normalized name.
     pub misnomers: BTreeMap<String, Misnomer>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
@@ -99,11 +99,11 @@ pub struct Undeclared {
     pub source: String,
 }
 
-/// A name that people write for a library and PyPI has not, or has for something else.
+/// A wrong name that people write for a library.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Misnomer {
-    /// What PyPI has under the name.
+    /// What PyPI has under the name; `None`: nothing.
     pub has: Option<String>,
     /// Name of the library.
     pub instead: Option<String>,
@@ -111,6 +111,14 @@ pub struct Misnomer {
     pub help: Option<String>,
     /// The releases that install nowhere.
     pub fails: Option<VersionSpecifiers>,
+}
+
+impl Misnomer {
+    /// Returns what to do about the name.
+    pub fn advice(&self) -> Option<String> {
+        let instead = self.instead.as_ref().map(|name| format!("write `{name}`"));
+        instead.or_else(|| self.help.clone())
+    }
 }
 
 /// Distributions with the same modules, of which an environment holds one.

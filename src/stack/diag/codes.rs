@@ -514,7 +514,7 @@ codes! {
         "Another library of the stack uses the part that is not compiled. The part answers with an error when it is called, which may be hours into a run.",
         "Remove the option, unless the library is used without that part.",
         source "`options` of the library's file in catalog/libraries/, each with what it loses and who needs it";
-    LIBRARY_MISNAMED = 624, "a name that is no library's",
+    LIBRARY_MISNAMED = 624, "a wrong name for a library",
         "People write this name and mean a library that PyPI has under another. What PyPI has under this one is nothing, a placeholder, or somebody else's package: a build would fail late, or install something that nobody asked for. With `indexes` in the stack, or `index` at the library, nothing is said: that index may have its own.",
         "Write the name in the message; `stackforge check --fix` does it.",
         source "`misnomers` of catalog/metadata.yaml: PyPI's files of each name";

@@ -9,7 +9,7 @@ use crate::spec::{Library, Stack, Wanted};
 use pep440_rs::Operator;
 use stackforge_types::wheel::normalized;
 
-/// Finds names that PyPI has not, or has for something else. Another index may have its own library of that name.
+/// Finds wrong names of libraries that come from PyPI. Another index may have its own library of that name.
 pub fn name_libraries(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     if !case.stack.indexes.is_empty() {
         return;
@@ -33,21 +33,17 @@ fn misnamed(stack: &Stack, library: &Library, name: &str, misnomer: &Misnomer) -
     } else {
         Diagnostic::warning(codes::LIBRARY_MISNAMED, message)
     };
-    let finding = finding.at(library.name.span);
-    match (&misnomer.instead, &misnomer.help) {
-        (Some(instead), _) => {
-            let helped = finding.help(format!("write `{instead}`"));
-            match written(stack, library.name.span) {
-                Some(from) => helped.fix(Fix::Replace {
-                    span: library.name.span,
-                    from: from.to_owned(),
-                    to: instead.clone(),
-                }),
-                None => helped,
-            }
-        }
-        (None, Some(help)) => finding.help(help),
-        (None, None) => finding,
+    let mut finding = finding.at(library.name.span);
+    if let Some(advice) = misnomer.advice() {
+        finding = finding.help(advice);
+    }
+    match (&misnomer.instead, written(stack, library.name.span)) {
+        (Some(instead), Some(from)) => finding.fix(Fix::Replace {
+            span: library.name.span,
+            from: from.to_owned(),
+            to: instead.clone(),
+        }),
+        _ => finding,
     }
 }
 
