@@ -247,7 +247,7 @@ def try_requirements(path, options, folder):
     if options.lock_only:
         return "locked", f"{seconds:.0f}", f"{len(odd)} lines left out", ", ".join(document.get("os_libraries", []))
     build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store, "--engine", "native"]
-    code, document, more, errors = run([*build, "-t", f"{options.image}:native"], folder)
+    code, document, more, errors = run([*build, "-o", "oci:image"], folder)
     result = "ok" if code == 0 else "refused"
     if code:
         keep(path, options, folder, document, errors)

@@ -1,11 +1,12 @@
 //! Reads one object from a stream.
 //!
 //! In: a file's content, forward only. Out: what [`super::inventory`] reads of an object. An object's section
-//! table is at its end, so of a large object only these parts are kept: start, end, dynamic table, and the
-//! headers of everything that looks like device code. Its readers need no other part unless the layout is
-//! unusual; then they say which parts to keep when the stream is read again.
+//! table is at its end, so of a large object only these parts are kept: start, end, dynamic table, the names of its
+//! sections, and the headers of everything that looks like device code. Its readers need no other part unless the
+//! layout is unusual; then they say which parts to keep when the stream is read again.
 
 use super::object::{Item, read};
+use memchr::memmem;
 use stackforge_binary::elf;
 use stackforge_binary::fatbin::Scan;
 use stackforge_binary::source::{ReadError, Source, Sparse};
@@ -21,6 +22,11 @@ const MOST_DYNAMIC: u64 = 1 << 20;
 /// Bytes also kept before and after a requested range, since tables are close together.
 const BEFORE: u64 = 8 << 20;
 const AFTER: u64 = 16 << 20;
+/// Bytes kept before and after the name of the table of section names, which is one of them. The table is a kilobyte
+/// or two where sections are not one for each function.
+const NAMES: usize = 64 << 10;
+/// Most places that are taken for that table.
+const MOST_NAMES: usize = 8;
 /// Most requested ranges, and so most repetitions.
 const MOST_RANGES: usize = 6;
 
@@ -100,6 +106,7 @@ fn read_ranges(
     ranges.extend(asked.0.iter().cloned());
     ranges.sort_by_key(|r| r.start);
     let mut scan = Scan::default();
+    let mut names = SectionNames::default();
     let mut buf = vec![0; PIECE];
     buf[..start.len()].copy_from_slice(start);
     let mut filled = start.len();
@@ -122,6 +129,9 @@ fn read_ranges(
             ranges.push(dynamic.start..end.min(size));
             ranges.sort_by_key(|r| r.start);
         }
+        if offset == 0 {
+            names.from = elf::loaded_end(piece);
+        }
         if whole {
             kept.tables.keep(offset, piece);
         } else {
@@ -132,12 +142,57 @@ fn read_ranges(
                 kept.tables
                     .keep(offset + from as u64, &piece[from..to.max(from)]);
             }
+            names.pass(offset, piece, &mut kept.tables);
         }
         offset += filled as u64;
         if filled < PIECE {
             return Ok(kept);
         }
         filled = 0;
+    }
+}
+
+/// Finds the table of section names in what follows an object's segments. Linkers write it there before the names of
+/// symbols (lld) or after them (ld), and how long those are stands at the object's end.
+#[derive(Default)]
+struct SectionNames {
+    /// Where the segments end. `None` if the object does not say.
+    from: Option<u64>,
+    /// The last bytes that passed.
+    before: Vec<u8>,
+    /// Where what is near the last name found ends.
+    until: u64,
+    found: usize,
+}
+
+impl SectionNames {
+    const NAME: &[u8] = b"\0.shstrtab\0";
+
+    /// Looks at the piece at `offset` and keeps what is near the name.
+    fn pass(&mut self, offset: u64, piece: &[u8], tables: &mut Sparse) {
+        let end = offset + piece.len() as u64;
+        if self.from.is_none_or(|from| end <= from) {
+            return;
+        }
+        let wanted = self.until.min(end).saturating_sub(offset) as usize;
+        tables.keep(offset, &piece[..wanted]);
+        let start = offset - self.before.len() as u64;
+        // The name may lie across two pieces.
+        let mut at = self.before.len().saturating_sub(Self::NAME.len() - 1);
+        let mut near = std::mem::take(&mut self.before);
+        near.extend_from_slice(piece);
+        while self.found < MOST_NAMES
+            && let Some(name) = memmem::find(&near[at..], Self::NAME)
+        {
+            let first = (at + name).saturating_sub(NAMES);
+            at += name + Self::NAME.len();
+            let last = at + NAMES;
+            tables.keep(start + first as u64, &near[first..last.min(near.len())]);
+            self.until = start + last as u64;
+            self.found += 1;
+        }
+        near.drain(..near.len().saturating_sub(NAMES));
+        self.before = near;
     }
 }
 
@@ -247,6 +302,52 @@ mod tests {
         let dynamic = elf::dynamic_table(&bytes).unwrap();
         assert!(dynamic.start > HEAD && dynamic.end < bytes.len() as u64 - TAIL);
         assert_eq!(again_and_again(&bytes), (1, expected(&bytes)));
+    }
+
+    /// Moves the names of sections to before the end, as lld does with what has many names of symbols.
+    fn with_names_at(bytes: &mut [u8], to: usize) {
+        let number =
+            |bytes: &[u8], at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+        let sections = number(bytes, 40) as usize;
+        let names = u16::from_le_bytes([bytes[62], bytes[63]]) as usize;
+        let header = sections + 64 * names;
+        let (at, size) = (number(bytes, header + 24), number(bytes, header + 32));
+        let (at, size) = (at as usize, size as usize);
+        let table = bytes[at..at + size].to_vec();
+        bytes[at..at + size].fill(0);
+        bytes[to..to + size].copy_from_slice(&table);
+        bytes[header + 24..header + 32].copy_from_slice(&(to as u64).to_le_bytes());
+    }
+
+    #[test]
+    fn a_large_object_passes_once_wherever_the_names_of_its_sections_lie_behind_its_segments() {
+        let usual = built_with(0, 40 << 20, 40 << 20);
+        let end = elf::loaded_end(&usual).unwrap() as usize;
+        let piece = (end + (1 << 20)).next_multiple_of(PIECE);
+        for to in [end + 100, piece, piece - 5, piece - 100, piece + 100] {
+            let mut bytes = usual.clone();
+            with_names_at(&mut bytes, to);
+            assert!((to as u64) > HEAD && (to as u64) < bytes.len() as u64 - TAIL);
+            assert_eq!(again_and_again(&bytes), (1, expected(&bytes)), "{to}");
+        }
+    }
+
+    #[test]
+    fn an_object_full_of_that_name_takes_little_memory() {
+        let mut bytes = built_with(0, 40 << 20, 40 << 20);
+        let end = elf::loaded_end(&bytes).unwrap() as usize;
+        let size = bytes.len() as u64;
+        let few = object(size, &mut &bytes[..], &KeepRanges::default())
+            .unwrap()
+            .unwrap();
+        let last = bytes.len() - (TAIL as usize) - 100;
+        for chunk in bytes[end + 100..last].chunks_exact_mut(SectionNames::NAME.len()) {
+            chunk.copy_from_slice(SectionNames::NAME);
+        }
+        let many = object(size, &mut &bytes[..], &KeepRanges::default())
+            .unwrap()
+            .unwrap();
+        assert!(many.tables.kept() - few.tables.kept() <= MOST_NAMES * 2 * (NAMES + 20));
     }
 
     #[test]

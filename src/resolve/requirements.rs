@@ -169,12 +169,19 @@ impl<'a> Need<'a> {
 
     /// Returns the static metadata of a compiled library: (exact version or any, metadata).
     pub fn metadata(&self) -> Vec<(Option<Version>, &'a StaticMetadata)> {
-        let Some(build) = self.build().filter(|_| self.compiled()) else {
-            return Vec::new();
-        };
-        build
-            .metadata
-            .iter()
+        if self.compiled() {
+            self.described()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Returns the static metadata that the recipe has.
+    fn described(&self) -> Vec<(Option<Version>, &'a StaticMetadata)> {
+        let metadata = self.build().map(|build| build.metadata.iter());
+        metadata
+            .into_iter()
+            .flatten()
             .filter_map(|(version, metadata)| match version.as_str() {
                 "*" => Some((None, metadata)),
                 exact => Some((Some(Version::from_str(exact).ok()?), metadata)),
@@ -182,29 +189,36 @@ impl<'a> Need<'a> {
             .collect()
     }
 
+    /// Returns the newest version that static metadata describe and the stack accepts.
+    fn newest_described(&self) -> Option<Version> {
+        self.described()
+            .into_iter()
+            .filter_map(|(version, _)| version)
+            .filter(|v| self.specifiers().is_none_or(|s| s.contains(v)))
+            .max()
+    }
+
+    /// Returns the version that is compiled from git. `None` if the stack leaves it open.
+    pub fn of_git(&self) -> Option<Version> {
+        self.exact().or_else(|| self.newest_described())
+    }
+
     /// Fixes the version of what is compiled: a git source needs one, and an sdist takes the newest that its recipe
     /// describes. If the stack accepts none of those, its archive is read.
     pub fn settle(&mut self) -> Result<(), ResolveError> {
-        let metadata = self.metadata();
-        let any = metadata.iter().any(|(version, _)| version.is_none());
-        let accepted = metadata
-            .iter()
-            .filter_map(|(version, _)| version.clone())
-            .filter(|v| self.specifiers().is_none_or(|s| s.contains(v)))
-            .max();
         match &self.source {
             PackageSource::Wheel | PackageSource::Open | PackageSource::File => {}
             PackageSource::Sdist if self.library.file.is_some() => self.pinned = self.exact(),
-            PackageSource::Sdist if any => {}
+            PackageSource::Sdist if self.metadata().iter().any(|(v, _)| v.is_none()) => {}
             PackageSource::Sdist => {
-                self.undescribed = accepted.is_none();
-                self.pinned = accepted;
+                self.pinned = self.newest_described();
+                self.undescribed = self.pinned.is_none();
             }
             PackageSource::Git { .. } => {
-                let version = self.exact().or(accepted);
-                self.pinned = Some(version.ok_or_else(|| ResolveError::OpenGitVersion {
+                let open = || ResolveError::OpenGitVersion {
                     library: self.name().to_owned(),
-                })?);
+                };
+                self.pinned = Some(self.of_git().ok_or_else(open)?);
             }
         }
         Ok(())

@@ -39,7 +39,10 @@ async fn decision(
     };
     let built = source(need.library, build);
     let Some(wheel) = newest(need, resolver, &resolver.settings).await? else {
-        return Ok(built);
+        // Without a version there is nothing to compile from git, and locking says which wheels there are.
+        let git = matches!(built, PackageSource::Git { .. });
+        let open = git && need.of_git().is_none();
+        return Ok(if open { PackageSource::Wheel } else { built });
     };
     if choice.better_built(&need.distribution, &wheel).is_some() {
         return Ok(built);

@@ -410,6 +410,12 @@ fn what_an_index_has_is_said_where_nothing_meets_a_requirement() {
         newer.contains("the nearest to `>=99` is `six: \"1."),
         "{newer}"
     );
+    // Its recipe compiles it from git, where no wheel will do and the version is known.
+    let compiled = help("  torch: \">=99\"\n");
+    assert!(
+        compiled.contains("the nearest to `>=99` is `torch: \"2."),
+        "{compiled}"
+    );
     let another = help("  opencv: auto\n");
     assert!(
         another.contains("write `opencv-python-headless`"),

@@ -57,21 +57,31 @@ pub fn unmapped(name: &str, mut source: impl Source) -> Result<Vec<Unmapped>, El
 /// Returns the byte range of an object's dynamic table. `None` if `start`, its first bytes, does not
 /// contain it.
 pub fn dynamic_table(start: &[u8]) -> Option<Range<u64>> {
+    ranges(start, elf::PT_DYNAMIC)?.next()
+}
+
+/// Returns where the last segment that the loader maps ends in an object. Only symbols, names, debug information and
+/// the section table follow. `None` if `start`, its first bytes, does not say.
+pub fn loaded_end(start: &[u8]) -> Option<u64> {
+    ranges(start, elf::PT_LOAD)?.map(|range| range.end).max()
+}
+
+/// Returns the byte ranges of the segments of a type, if an object's first bytes have their table.
+fn ranges(start: &[u8], kind: u32) -> Option<impl Iterator<Item = Range<u64>>> {
     let header: &FileHeader64<LE> = structure(start.first_chunk::<64>()?);
     if header.e_phentsize.get(LE) != 56 {
         return None;
     }
     let table = start.get(usize::try_from(header.e_phoff.get(LE)).ok()?..)?;
     let (segments, _) = table.as_chunks::<56>();
-    segments
-        .iter()
-        .take(header.e_phnum.get(LE).into())
+    let segments = segments.iter().take(header.e_phnum.get(LE).into());
+    let of_kind = segments
         .map(structure::<56, ProgramHeader64<LE>>)
-        .find(|segment| segment.p_type.get(LE) == elf::PT_DYNAMIC)
-        .map(|segment| {
-            let at = segment.p_offset.get(LE);
-            at..at.saturating_add(segment.p_filesz.get(LE))
-        })
+        .filter(move |segment| segment.p_type.get(LE) == kind);
+    Some(of_kind.map(|segment| {
+        let at = segment.p_offset.get(LE);
+        at..at.saturating_add(segment.p_filesz.get(LE))
+    }))
 }
 
 pub(super) struct Header {

@@ -26,7 +26,7 @@ use symbols::SymbolTable;
 
 pub use dynamic::SearchPath;
 pub use error::{ElfError, Problem};
-pub use header::{Section, Unmapped, dynamic_table, unmapped};
+pub use header::{Section, Unmapped, dynamic_table, loaded_end, unmapped};
 pub use machine::{Machine, ObjectType};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
