@@ -297,6 +297,19 @@ class Imports(Validation):
         self.assertEqual(result["kind"], "version-mismatch")
         self.assertIn("thing 0.9 is imported from", result["reason"])
 
+    def test_a_backport_of_python_s_own_module_is_a_note(self):
+        self.install("graphlib", "9.0", {"graphlib.py": "raise ImportError('of Python 2')"}, record=True)
+        own = self.folder / "own"
+        own.mkdir()
+        (own / "graphlib.py").write_text("__version__ = '1.1'")
+        library = {"name": "graphlib", "version": "9.0", "imports": ["graphlib"]}
+        environment = dict(self.environment(), PYTHONPATH="{}:{}".format(own, self.site))
+        out = self.folder / "report.json"
+        subprocess.run(self.command(self.stack(library), out), env=environment, stderr=subprocess.DEVNULL, timeout=120)
+        result = json.loads(out.read_text())["checks"][0]["results"][0]
+        self.assertEqual(result["status"], "passed")
+        self.assertEqual(result["note"], "Python has a module graphlib of its own, which is imported in its place")
+
     def test_stale_version_in_the_distribution_s_own_module_is_a_note(self):
         self.install("thing", "1.0", {"thing/__init__.py": "__version__ = '0.9'"})
         result = self.only_result()

@@ -5,12 +5,12 @@
 //! unrelated wheel recompiles nothing.
 
 use super::{WheelGroup, WheelLayer};
-use stackforge_stack::lock::PythonFile;
-use std::collections::{BTreeMap, BTreeSet};
+use stackforge_stack::lock::{PythonFile, with_requirements};
+use std::collections::BTreeMap;
 
 /// Returns the layers of `wheels`, each in name order, without empty ones.
 pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
-    let core = asked_for_by("torch", wheels);
+    let core = with_requirements("torch", wheels.iter().map(|w| (w.name.as_str(), &w.via)));
     let mut layers: BTreeMap<WheelGroup, Vec<PythonFile>> = BTreeMap::new();
     for wheel in wheels {
         let group = if !core.contains(wheel.name.as_str()) {
@@ -37,26 +37,6 @@ pub fn below_builders<L: std::borrow::Borrow<WheelLayer>>(layers: &[L]) -> &[L] 
     let others = |layer: &L| layer.borrow().group != WheelGroup::Libraries;
     let last = layers.iter().rposition(others).unwrap_or(0);
     &layers[..layers.len().min(last + 1)]
-}
-
-/// Returns `root` and its direct and indirect dependencies among `wheels`; empty if `root` is not there.
-fn asked_for_by<'a>(root: &'a str, wheels: &'a [PythonFile]) -> BTreeSet<&'a str> {
-    let mut set = BTreeSet::new();
-    if !wheels.iter().any(|w| w.name == root) {
-        return set;
-    }
-    set.insert(root);
-    loop {
-        let before = set.len();
-        for wheel in wheels {
-            if wheel.via.iter().any(|v| set.contains(v.as_str())) {
-                set.insert(&wheel.name);
-            }
-        }
-        if set.len() == before {
-            return set;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
 use super::sdist::Sdist;
 use stackforge_stack::catalog::{Catalog, Image};
-use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock, with_requirements};
 use stackforge_stack::spec::Library;
 use stackforge_stack::spec::service::Project;
 use stackforge_types::wheel::normalized;
@@ -44,6 +44,8 @@ struct Asked<'a> {
     old: &'a [PythonFile],
     /// Whether these are preferred.
     kept: bool,
+    /// Whether nothing but this question says what the build requires, as a recipe would.
+    alone: bool,
 }
 
 /// The source of nvcc for a build.
@@ -178,7 +180,10 @@ impl BuildFacts<'_> {
         if let Toolkit::Wheels(line) = toolkit {
             requirements.push(line);
         }
-        let asked = |held| self.asked(need.name(), &requirements, held);
+        let asked = |held| Asked {
+            alone: !need.library.build_requires.is_empty(),
+            ..self.asked(need.name(), &requirements, held)
+        };
         let mut requires = self.requires(resolver, asked(self.pins)).await;
         // Some library of the image may bring headers of a newer toolkit, which its compiler does not go with.
         if brings_toolkit && matches!(requires, Err(ResolveError::Unsatisfiable { .. })) {
@@ -210,10 +215,14 @@ impl BuildFacts<'_> {
                 .iter()
                 .flat_map(|l| l.build_requires.iter().cloned()),
         );
-        let known = self.catalog.sources.get(name);
+        let version = pin.version.to_string();
+        let known = self.catalog.source_needs(name, &version);
         requirements.extend(known.iter().flat_map(|k| k.requires.iter().cloned()));
         // As pip isolates builds, one may want another version than the image has.
-        let asked = |held| self.asked(name, &requirements, held);
+        let asked = |held| Asked {
+            alone: true,
+            ..self.asked(name, &requirements, held)
+        };
         let requires = match self.requires(resolver, asked(self.pins)).await {
             Err(ResolveError::Unsatisfiable { .. }) => {
                 let none = Pins::new();
@@ -223,7 +232,7 @@ impl BuildFacts<'_> {
         };
         Ok(BuildLock {
             name: name.to_owned(),
-            version: pin.version.to_string(),
+            version,
             source: SourceLock::Sdist {
                 file: sdist.file.file.clone(),
                 sha256: sdist.file.sha256.clone(),
@@ -247,6 +256,7 @@ impl BuildFacts<'_> {
             held,
             old: old.unwrap_or_default(),
             kept: old.is_some(),
+            alone: false,
         };
         // As pip isolates builds, one may want another version than the image has.
         match self.requires(resolver, asked(self.pins)).await {
@@ -267,6 +277,7 @@ impl BuildFacts<'_> {
             held,
             old: old.map(|b| b.requires.as_slice()).unwrap_or_default(),
             kept: old.is_some() && self.unchanged.contains(name),
+            alone: false,
         }
     }
 
@@ -294,8 +305,8 @@ impl BuildFacts<'_> {
         git::revision(need.name(), url, reference, self.offline).await
     }
 
-    /// Returns the files of build requirements that are not in the image. Of what is held, they have these
-    /// versions.
+    /// Returns the files of build requirements that are not there when it is built. Of what is held, they have these
+    /// versions. A plan adds what a recipe names and the image has in a layer above builders.
     async fn requires(
         &self,
         resolver: &Resolver<'_>,
@@ -307,6 +318,7 @@ impl BuildFacts<'_> {
             held,
             old,
             kept,
+            alone,
         } = asked;
         if requirements.is_empty() {
             return Ok(Vec::new());
@@ -336,9 +348,11 @@ impl BuildFacts<'_> {
                 offers: Vec::new(),
             }
         })?;
+        let below = with_requirements("torch", self.pins.iter().map(|(n, p)| (n.as_str(), &p.via)));
         pins.retain(|name, pin| {
+            let above = alone && !below.is_empty() && !below.contains(name.as_str());
             let of_image = self.pins.get(name);
-            of_image.is_none_or(|image| image.version != pin.version)
+            above || of_image.is_none_or(|image| image.version != pin.version)
         });
         let known = |name: &str, version: String| {
             old.iter().any(|f| f.name == name && f.version == version)

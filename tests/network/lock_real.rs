@@ -435,6 +435,29 @@ fn sources_behind_sources_are_found() {
     assert!(section.build("gruut-ipa").is_some() && section.build("gruut-lang-en").is_some());
 }
 
+/// Builders start from torch and what it requires, so what else the image has is locked for a build once more.
+#[test]
+fn a_source_that_builds_with_what_the_image_has_above_torch_gets_it() {
+    let libraries = "  torch: \"2.1.2\"\n  setuptools: \"75.8.0\"\n  jieba: \"0.42.1\"\n";
+    let stack = stack("linux/amd64", "3.11", libraries);
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let section = &lock.platforms[0];
+    assert!(section.wheel("setuptools").unwrap().via.is_empty());
+    let build = section.build("jieba").unwrap();
+    let setuptools = build.requires.iter().find(|w| w.name == "setuptools");
+    assert_eq!(setuptools.unwrap().version, "75.8.0");
+}
+
+/// `playwright/driver/node` is a program, and no more of it tells.
+#[test]
+fn what_programs_of_wheels_need_is_locked() {
+    let stack = stack("linux/amd64", "3.11", "  playwright: \"1.65.2\"\n");
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let packages = &lock.platforms[0].packages;
+    let atomic = packages.iter().find(|p| p.name == "libatomic1").unwrap();
+    assert_eq!(atomic.why().unwrap(), "playwright needs libatomic.so.1");
+}
+
 /// Each is a fact of the catalog; the versions are those that import.
 #[test]
 fn known_bounds_hold() {

@@ -8,8 +8,8 @@ use stackforge_stack::catalog::Misnomer;
 use std::collections::BTreeMap;
 
 impl Found {
-    /// Puts libraries' own names in place of wrong ones, where they come from PyPI. What PyPI does not have by any name
-    /// becomes a note.
+    /// Puts libraries' own names in place of wrong ones, where they come from PyPI. What PyPI does not have by any name,
+    /// and what Python has itself, becomes a note.
     pub fn rename(&mut self, misnomers: &BTreeMap<String, Misnomer>) {
         if self.own_default_index {
             return;
@@ -20,11 +20,10 @@ impl Found {
             let Some(misnomer) = misnomers.get(&asked.name).filter(|_| of_pypi) else {
                 continue;
             };
-            match (&misnomer.instead, &misnomer.help) {
+            match (&misnomer.instead, misnomer.advice()) {
                 (Some(instead), _) => rename(asked, instead),
-                (None, Some(help)) if misnomer.has.is_none() => {
-                    let note = Note::new(&asked.at, asked.name.clone(), help.clone());
-                    *item = Item::Note(note);
+                (None, Some(advice)) if misnomer.has.is_none() || misnomer.in_python => {
+                    *item = Item::Note(Note::new(&asked.at, asked.name.clone(), advice));
                 }
                 _ => {}
             }
@@ -64,6 +63,7 @@ mod tests {
                 asked("pytorch", ">=1.1"),
                 asked("sklearn", "==0.0"),
                 asked("cudatoolkit", ""),
+                asked("argparse", ">=1.4"),
                 asked("apex", ""),
                 asked("six", ""),
             ],
@@ -89,7 +89,11 @@ mod tests {
             "{}",
             shown[2]
         );
-        assert_eq!(shown[3..], ["apex # ", "six # "]);
+        assert_eq!(
+            shown[3],
+            "argparse: remove it: the module is part of Python"
+        );
+        assert_eq!(shown[4..], ["apex # ", "six # "]);
         // Another index may have its own library of that name.
         own.own_default_index = true;
         own.rename(&catalog.misnomers);

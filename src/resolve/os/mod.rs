@@ -78,8 +78,8 @@ pub(super) fn names(
     }
     let named = stack.libraries.iter();
     let named = named.map(|library| (library.name.value.as_str(), &library.build_packages));
-    let known = plain.keys().filter_map(|name| {
-        let known = catalog.sources.get(name)?;
+    let known = plain.iter().filter_map(|(name, sdist)| {
+        let known = catalog.source_needs(name, &sdist.file.version)?;
         Some((name.as_str(), &known.packages))
     });
     for (library, packages) in named.chain(known) {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 /// Changed when more, or something else, is read.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// A wheel's objects.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct Objects {
     format: u32,
     /// File names of all objects, also of those that were not read.
     names: BTreeSet<String>,
-    /// NEEDED of each object that was read, by its path in the wheel.
+    /// NEEDED of each object or program that was read, by its path in the wheel.
     needed: BTreeMap<String, Vec<String>>,
     /// Distributions that each extra of the wheel requires.
     extras: BTreeMap<String, BTreeSet<String>>,

@@ -1,7 +1,7 @@
 //! Reads a wheel's objects where it lies: on disk, or at an address by ranges.
 //!
-//! Only the archive's directory and the members that are objects are fetched, neighbours together. A member
-//! is in memory while it is read; the largest are left out, for a build downloads and audits them anyway.
+//! Only the archive's directory and the members that are objects or look like programs are fetched, neighbours together.
+//! A member is in memory while it is read; the largest are left out, for a build downloads and audits them anyway.
 
 use super::objects::Objects;
 use memchr::memmem;
@@ -122,11 +122,14 @@ async fn directory(file: &str, url: &str, fetcher: &Fetcher) -> Result<Archive, 
 fn listed(archive: &Archive, bounds: Bounds) -> (Objects, Vec<&Member>) {
     let mut out = Objects::default();
     let metadata = archive.members.iter().filter(|m| is_metadata(&m.name));
-    let objects = archive.members.iter().filter(|m| is_object(&m.name));
     let mut wanted: Vec<&Member> = Vec::new();
-    for member in objects {
-        out.name(&member.name);
-        if member.compressed <= bounds.largest {
+    for member in &archive.members {
+        let object = is_object(&member.name);
+        if object {
+            out.name(&member.name);
+        }
+        let program = || is_program(&member.name, member.unix_mode, member.size);
+        if member.compressed <= bounds.largest && (object || program()) {
             wanted.push(member);
         }
     }
@@ -151,6 +154,20 @@ fn is_object(path: &str) -> bool {
     };
     version.is_empty()
         || version.starts_with('.') && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+}
+
+/// Whether a file may be a program, such as `driver/node` or `bin/ffmpeg-v7.1`: it is executable, large for a script, and
+/// has no name of another kind.
+fn is_program(path: &str, mode: Option<u16>, size: u64) -> bool {
+    const LEAST: u64 = 8 << 10;
+    let mut names = path.rsplit('/');
+    let name = names.next().unwrap_or(path);
+    let plain = match name.rsplit_once('.') {
+        None => true,
+        Some((stem, end)) => !stem.is_empty() && end.bytes().all(|b| b.is_ascii_digit()),
+    };
+    let described = names.any(|folder| folder.ends_with(".dist-info"));
+    plain && !described && size >= LEAST && mode.is_some_and(|mode| mode & 0o111 != 0)
 }
 
 /// Groups members into ranges.
@@ -236,6 +253,24 @@ mod tests {
         for name in ["x.sofa", "x.so.txt", "so", "a.so/b.py"] {
             assert!(!is_object(name), "{name}");
         }
+    }
+
+    #[test]
+    fn programs_are_known_by_mode_size_and_name() {
+        let is = |path: &str| is_program(path, Some(0o100_755), 1 << 20);
+        for path in [
+            "playwright/driver/node",
+            "a/ffmpeg-linux-x86_64-v7.0.2",
+            "ninja",
+        ] {
+            assert!(is(path), "{path}");
+        }
+        for path in ["a/b.py", "a/b.so", "a/.b", "x-1.dist-info/licenses/LICENSE"] {
+            assert!(!is(path), "{path}");
+        }
+        assert!(!is_program("a/node", Some(0o100_644), 1 << 20));
+        assert!(!is_program("a/node", None, 1 << 20));
+        assert!(!is_program("bin/script", Some(0o100_755), 300));
     }
 
     #[test]

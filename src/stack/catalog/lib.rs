@@ -22,6 +22,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
 use stackforge_types::{Digest, IsaName, Platform, Sm, Suffix};
 use std::collections::BTreeMap;
+use std::str::FromStr as _;
 
 pub use conditions::{Conditions, DistributionKind, Facts};
 pub use environment::Environment;
@@ -74,6 +75,9 @@ pub struct Catalog {
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceNeeds {
+    /// Releases whose builds do so.
+    #[serde(default)]
+    pub versions: VersionSpecifiers,
     /// OS packages.
     #[serde(default)]
     pub packages: Vec<String>,
@@ -81,6 +85,15 @@ pub struct SourceNeeds {
     #[serde(default)]
     pub requires: Vec<String>,
     pub source: String,
+}
+
+impl Catalog {
+    /// Returns what the build of a release takes without saying so.
+    pub fn source_needs(&self, distribution: &str, version: &str) -> Option<&SourceNeeds> {
+        let known = self.sources.get(distribution)?;
+        let version = Version::from_str(version).ok()?;
+        known.versions.contains(&version).then_some(known)
+    }
 }
 
 /// What a distribution imports and its metadata does not require.
@@ -109,6 +122,9 @@ pub struct Misnomer {
     pub instead: Option<String>,
     /// What to do where no other name will do.
     pub help: Option<String>,
+    /// Whether Python has the module itself.
+    #[serde(default)]
+    pub in_python: bool,
     /// The releases that install nowhere.
     pub fails: Option<VersionSpecifiers>,
 }
@@ -116,6 +132,9 @@ pub struct Misnomer {
 impl Misnomer {
     /// Returns what to do about the name.
     pub fn advice(&self) -> Option<String> {
+        if self.in_python {
+            return Some("remove it: the module is part of Python".to_owned());
+        }
         let instead = self.instead.as_ref().map(|name| format!("write `{name}`"));
         instead.or_else(|| self.help.clone())
     }

@@ -204,6 +204,30 @@ pub struct Change {
     pub now: Option<String>,
 }
 
+/// Returns `root` and its direct and indirect dependencies among distributions, each of which comes with the names of
+/// those that require it; empty if `root` is not there. It says what is below builders, when locking and in a plan.
+pub fn with_requirements<'a>(
+    root: &'a str,
+    all: impl Iterator<Item = (&'a str, &'a Vec<String>)> + Clone,
+) -> BTreeSet<&'a str> {
+    let mut set = BTreeSet::new();
+    if !all.clone().any(|(name, _)| name == root) {
+        return set;
+    }
+    set.insert(root);
+    loop {
+        let before = set.len();
+        for (name, via) in all.clone() {
+            if via.iter().any(|v| set.contains(v.as_str())) {
+                set.insert(name);
+            }
+        }
+        if set.len() == before {
+            return set;
+        }
+    }
+}
+
 impl Lock {
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)

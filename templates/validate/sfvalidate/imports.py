@@ -145,6 +145,8 @@ def shadowed(distribution, modules):
         inside = os.path.realpath(origin) in paths
     else:
         inside = os.path.realpath(origin).startswith(os.path.realpath(str(distribution.locate_file(""))) + os.sep)
+    if not inside and top.__name__ in getattr(sys, "stdlib_module_names", ()):
+        return {"note": "Python has a module {} of its own, which is imported in its place".format(top.__name__)}
     claimed = getattr(top, "__version__", None)
     agrees = not isinstance(claimed, str) or related_version(claimed, distribution.version)
     if agrees:
