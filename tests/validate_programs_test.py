@@ -310,6 +310,13 @@ class Imports(Validation):
         self.assertEqual(result["status"], "passed")
         self.assertEqual(result["note"], "Python has a module graphlib of its own, which is imported in its place")
 
+    def test_a_module_that_asks_the_network_is_not_run(self):
+        source = "import socket\ntry:\n    socket.getaddrinfo('nowhere.invalid', 443)\nexcept OSError:\n    raise RuntimeError('cannot fetch the vocabulary')"
+        self.install("thing", modules={"thing/__init__.py": source})
+        result = self.only_result()
+        self.assertEqual(result["status"], "not-run")
+        self.assertEqual(result["reason"], "it asks the network when it is imported, and there is none here: cannot fetch the vocabulary")
+
     def test_stale_version_in_the_distribution_s_own_module_is_a_note(self):
         self.install("thing", "1.0", {"thing/__init__.py": "__version__ = '0.9'"})
         result = self.only_result()

@@ -1,11 +1,13 @@
 """What an exception means: its kind, and the few lines of it that a reader needs.
 
 Kinds of a failed import: missing-module, missing-library, undefined-symbol, symbol-version,
-wrong-architecture, static-tls, exit, error. The whole chain of causes is read, since packages
+wrong-architecture, static-tls, network, exit, error. The whole chain of causes is read, since packages
 often wrap the loader's message in one of their own.
 """
 
+import errno
 import re
+import socket
 import subprocess
 import traceback
 
@@ -17,6 +19,7 @@ PATTERNS = (
     ("static-tls", re.compile(r"cannot allocate memory in static TLS block")),
 )
 DRIVER_LIBRARY = re.compile(r"^lib(cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(\.\d+)*$")
+UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
 MESSAGE_LIMIT = 2000
 FRAMES = 6
 
@@ -53,6 +56,8 @@ def classify(error):
         return {"kind": "exit"}
     if isinstance(error, ModuleNotFoundError):
         return {"kind": "missing-module", "missing": error.name}
+    if isinstance(error, socket.gaierror) or isinstance(error, OSError) and error.errno in UNREACHABLE:
+        return {"kind": "network"}
     if isinstance(error, (ImportError, OSError)):
         for kind, pattern in PATTERNS:
             match = pattern.search(str(error))

@@ -104,6 +104,9 @@ def try_import(name, job):
         if failure.from_driver(description) and not job.device.get("gpu"):
             return {"module": name, "status": "not-run",
                     "reason": "it loads {}, which comes with a GPU's driver".format(description["library"])}
+        if description["kind"] == "network":
+            return {"module": name, "status": "not-run",
+                    "reason": "it asks the network when it is imported, and there is none here: " + failure.headline(description["message"])}
         return dict({"module": name, "status": "failed"}, **description)
     return {"module": name, "status": "passed"}
 
