@@ -448,14 +448,15 @@ fn a_source_that_builds_with_what_the_image_has_above_torch_gets_it() {
     assert_eq!(setuptools.unwrap().version, "75.8.0");
 }
 
-/// `playwright/driver/node` is a program, and no more of it tells.
+/// uv's explanation names fugashi for releases of before this Python.
 #[test]
-fn what_programs_of_wheels_need_is_locked() {
-    let stack = stack("linux/amd64", "3.11", "  playwright: \"1.65.2\"\n");
+fn what_has_a_wheel_is_not_built_because_older_releases_have_none() {
+    let libraries = "  coqui-tts[languages]: \"0.27.5\"\n  torch: \"2.13.0\"\n";
+    let stack = stack("linux/amd64", "3.11", libraries);
     let lock = lock(&stack, None, Upgrade::None).unwrap();
-    let packages = &lock.platforms[0].packages;
-    let atomic = packages.iter().find(|p| p.name == "libatomic1").unwrap();
-    assert_eq!(atomic.why().unwrap(), "playwright needs libatomic.so.1");
+    let section = &lock.platforms[0];
+    assert!(section.wheel("fugashi").is_some());
+    assert!(section.build("gruut").is_some());
 }
 
 /// Each is a fact of the catalog; the versions are those that import.

@@ -226,6 +226,7 @@ impl Sources<'_> {
                 };
             }
         }
+        self.prefer_wheels(&mut answer, resolver, &fixed).await?;
         let Answer {
             mut pins,
             known,
@@ -254,6 +255,43 @@ impl Sources<'_> {
             bounds: amendments.bounds,
             notes,
         })
+    }
+
+    /// Takes the wheel of what is source only because uv's explanation named it: that may have been about other releases
+    /// than the one that was chosen in the end.
+    async fn prefer_wheels(
+        &self,
+        answer: &mut Answer,
+        resolver: &Resolver<'_>,
+        fixed: &BTreeSet<String>,
+    ) -> Result<(), ResolveError> {
+        let is_asked = |name: &String| !fixed.contains(name) && answer.known.contains_key(name);
+        let found = answer.pins.iter().filter(|(name, _)| is_asked(name));
+        let found: Pins = found
+            .map(|(name, pin)| (name.clone(), pin.clone()))
+            .collect();
+        if found.is_empty() || self.offline {
+            return Ok(());
+        }
+        let mut settings = answer.settings.clone();
+        settings.compiled.retain(|name| !found.contains_key(name));
+        settings.sdists_too = true;
+        let files = Resolver {
+            settings,
+            ..*resolver
+        }
+        .files(&found)
+        .await?;
+        let target = &resolver.settings.target;
+        let has_wheel =
+            |name: &String| found.contains_key(name) && files.wheel(name, target).is_ok();
+        answer.known.retain(|name, _| !has_wheel(name));
+        answer.settings.compiled.retain(|name| !has_wheel(name));
+        answer
+            .settings
+            .metadata
+            .retain(|m| !has_wheel(&m.distribution));
+        Ok(())
     }
 
     /// Returns what is source because the stack says so, or because it was when it was locked before; and what a
