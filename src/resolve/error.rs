@@ -217,7 +217,7 @@ impl ResolveError {
             Self::Source { name, .. } => (
                 codes::NO_MATCHING_FILE,
                 Some(name.as_str()),
-                "choose a version that has a wheel, or write a recipe under `.stackforge/libraries/`".to_owned(),
+                "choose a version that has a wheel, of it or of what needs it, or write a recipe under `.stackforge/libraries/`".to_owned(),
             ),
             Self::File {
                 library,

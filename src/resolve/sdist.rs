@@ -49,6 +49,8 @@ pub(super) struct SdistMetadata {
     pub build_requires: Vec<String>,
     /// Whether there is code to compile.
     pub compiles: bool,
+    /// Whether its build fetches crates: it is compiled with Rust, and does not have them.
+    pub fetches_crates: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,8 @@ pub(super) enum SdistError {
 struct Texts {
     by_path: BTreeMap<String, String>,
     compiles: bool,
+    /// Whether there are other people's crates.
+    has_crates: bool,
 }
 
 /// Reads an archive.
@@ -127,6 +131,7 @@ pub(super) fn of_wheel(text: &str) -> SdistMetadata {
         },
         build_requires: Vec::new(),
         compiles: false,
+        fetches_crates: false,
     }
 }
 
@@ -140,6 +145,8 @@ impl Texts {
             .any(|word| folder.starts_with(word));
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         self.compiles |= shipped && COMPILED.contains(&ending);
+        let vendored = folder.split('/').any(|part| part == "vendor");
+        self.has_crates |= vendored && name == "Cargo.toml";
         let is_text = ["PKG-INFO", "pyproject.toml", "setup.py"].contains(&below)
             || below.ends_with(".egg-info/requires.txt");
         is_text.then_some(below)
@@ -180,6 +187,7 @@ impl Texts {
         let backend = build.and_then(|b| b.get("build-backend")?.as_str());
         requires.extend(of_backend(backend.unwrap_or_default()));
         requires.extend(setup_requires(text("setup.py").unwrap_or_default()));
+        let of_rust = requires.iter().any(|line| is_for_rust(line));
         Ok(SdistMetadata {
             dependencies: StaticMetadata {
                 requires_python: info.requires_python.clone(),
@@ -187,8 +195,15 @@ impl Texts {
             },
             build_requires: requires,
             compiles: self.compiles,
+            fetches_crates: of_rust && !self.has_crates,
         })
     }
+}
+
+/// Whether a requirement of a build is what compiles Rust.
+fn is_for_rust(requirement: &str) -> bool {
+    let requirement = Requirement::<VerbatimUrl>::from_str(requirement);
+    requirement.is_ok_and(|r| ["maturin", "setuptools-rust"].contains(&r.name.as_ref()))
 }
 
 /// Fields of `PKG-INFO`.
@@ -418,6 +433,23 @@ mod tests {
         assert_eq!(x.dependencies.requires_dist, expected);
         assert_eq!(x.build_requires, ["setuptools<81", "wheel"]);
         assert!(x.compiles);
+    }
+
+    #[test]
+    fn what_is_compiled_with_rust_fetches_crates_unless_it_has_them() {
+        let project = "[build-system]\nrequires = ['setuptools', 'setuptools_rust>=1.3']\n";
+        let rust = [("pyproject.toml", project), ("Cargo.toml", "[package]")];
+        assert!(read_of(&rust).fetches_crates);
+        let vendored = [rust[0], ("rust/vendor/libc/Cargo.toml", "[package]")];
+        assert!(!read_of(&vendored).fetches_crates);
+        let other = [
+            (
+                "pyproject.toml",
+                "[build-system]\nrequires = ['setuptools']\n",
+            ),
+            rust[1],
+        ];
+        assert!(!read_of(&other).fetches_crates);
     }
 
     #[test]

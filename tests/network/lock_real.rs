@@ -448,6 +448,31 @@ fn a_source_that_builds_with_what_the_image_has_above_torch_gets_it() {
     assert_eq!(setuptools.unwrap().version, "75.8.0");
 }
 
+#[test]
+fn what_is_compiled_with_rust_and_has_no_wheel_is_refused_with_what_needs_it() {
+    let stack = stack("linux/amd64", "3.11", "  transformers: \"4.19.2\"\n");
+    let report = lock(&stack, None, Upgrade::None)
+        .unwrap_err()
+        .report(&stack);
+    let finding = &report.diagnostics[0];
+    assert_eq!(
+        finding.code,
+        stackforge_stack::diag::codes::NO_MATCHING_FILE
+    );
+    assert!(
+        finding
+            .message
+            .starts_with("the source of `tokenizers` 0.12.1 cannot be used"),
+        "{}",
+        finding.message
+    );
+    assert!(
+        finding.message.ends_with("(transformers needs it)"),
+        "{}",
+        finding.message
+    );
+}
+
 /// uv's explanation names fugashi for releases of before this Python.
 #[test]
 fn what_has_a_wheel_is_not_built_because_older_releases_have_none() {

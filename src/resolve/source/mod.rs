@@ -249,11 +249,38 @@ impl Sources<'_> {
                 sdists.insert(name, sdist.clone());
             }
         }
+        self.can_be_built(&sdists, &pins)?;
         Ok(Resolved {
             pins,
             sdists,
             bounds: amendments.bounds,
             notes,
+        })
+    }
+
+    /// Refuses what is compiled with Rust and has no wheel: a build has no network to fetch crates from.
+    fn can_be_built(&self, sdists: &Sdists, pins: &Pins) -> Result<(), ResolveError> {
+        let brings_cargo = |name: &str| {
+            let named = self.needs.iter().find(|n| n.distribution == name);
+            named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
+        };
+        let refused = sdists
+            .iter()
+            .find(|(name, sdist)| sdist.metadata.fetches_crates && !brings_cargo(name));
+        let Some((name, sdist)) = refused else {
+            return Ok(());
+        };
+        let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
+        let by = match by.as_slice() {
+            [] => String::new(),
+            by => format!(" ({} needs it)", by.join(", ")),
+        };
+        Err(ResolveError::Source {
+            name: name.clone(),
+            version: sdist.file.version.clone(),
+            why: format!(
+                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network{by}"
+            ),
         })
     }
 
