@@ -107,6 +107,24 @@ fn what_is_only_text_stays_as_it_is() {
 }
 
 #[test]
+fn libraries_of_another_cuda_that_a_lock_found_missing_are_told_before_a_build() {
+    let sandbox = Sandbox::new();
+    let stack = RIGHT.replace("  torch: \"2.10\"", "  onnxruntime-gpu: \"1.18.0\"");
+    let stack = stack.replace("  six: { version: auto, from: source } # pure\n", "");
+    sandbox.write("s.yaml", &stack);
+    let wheel = "onnxruntime_gpu-1.18.0-cp311-cp311-manylinux_2_28_x86_64.whl";
+    let mut lock = support::verdict::locked(&stack, &[wheel]);
+    lock.platforms[0].lacking = vec![stackforge_stack::lock::LackingLock {
+        name: "onnxruntime-gpu".to_owned(),
+        needs: vec!["libcublas.so.11".to_owned(), "libcudart.so.11.0".to_owned()],
+        extras: Vec::new(),
+    }];
+    sandbox.write("s.lock", &lock.to_toml().unwrap());
+    let run = sandbox.run(&["plan", "s.yaml"]);
+    insta::assert_snapshot!(format!("exit {}\n{}", run.code, run.stderr));
+}
+
+#[test]
 fn extras_that_a_lock_found_missing_are_written() {
     let sandbox = Sandbox::new();
     let stack = RIGHT.replace(

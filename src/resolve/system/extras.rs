@@ -1,17 +1,19 @@
-//! Extras of a distribution that bring CUDA's libraries which its objects need and no wheel has.
+//! CUDA's libraries that a distribution's objects need and no wheel has, and the extras of it that bring them.
 
 use super::objects::Objects;
 use super::{SystemFile, SystemNeeds};
-use stackforge_stack::catalog::Loader;
+use stackforge_stack::catalog::{Catalog, Loader};
 use stackforge_stack::lock::LackingLock;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the distributions that lack libraries which extras of theirs bring.
+/// Returns the distributions that lack libraries which extras of theirs bring, and those that lack libraries of a
+/// release of CUDA, without an extra.
 pub(super) fn lacking(
     needs: &SystemNeeds,
     all: &BTreeMap<&str, Objects>,
-    loader: &Loader,
+    catalog: &Catalog,
 ) -> Vec<LackingLock> {
+    let loader = &catalog.loader;
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (file, distributions) in needs {
         if let SystemFile::Library(soname) = file
@@ -23,15 +25,23 @@ pub(super) fn lacking(
         }
     }
     let of = |(name, sonames): (&str, BTreeSet<&str>)| {
-        let (needs, extras) = covering(&sonames, all.get(name)?, loader);
+        let (covered, extras) = match all.get(name) {
+            Some(objects) => covering(&sonames, objects, loader),
+            None => (Vec::new(), Vec::new()),
+        };
+        let known = |soname: &&str| !covered.contains(soname) && catalog.cuda_of(soname).is_some();
+        let left: Vec<&str> = sonames.iter().copied().filter(known).collect();
         let owned = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
-        (!extras.is_empty()).then(|| LackingLock {
-            name: name.to_owned(),
-            needs: owned(needs),
-            extras: owned(extras),
+        let parts = [(covered, extras), (left, Vec::new())];
+        parts.map(|(needs, extras)| {
+            (!needs.is_empty()).then(|| LackingLock {
+                name: name.to_owned(),
+                needs: owned(needs),
+                extras: owned(extras),
+            })
         })
     };
-    lacking.into_iter().filter_map(of).collect()
+    lacking.into_iter().flat_map(of).flatten().collect()
 }
 
 /// Returns few extras that bring as many libraries as all of them do, and those libraries. Of equal extras
@@ -74,7 +84,8 @@ mod tests {
 
     #[test]
     fn extras_that_bring_what_is_missing_are_proposed() {
-        let loader = stackforge_stack::catalog::load(None).unwrap().loader;
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let loader = &catalog.loader;
         let mut objects = Objects::default();
         objects.metadata(
             "Requires-Dist: nvidia-cuda-runtime-cu12 ; extra == 'cuda'\nRequires-Dist: nvidia-cublas-cu12 ; extra == 'cuda'\nRequires-Dist: nvidia-cudnn-cu12 ; extra == 'cudnn'\nRequires-Dist: pytest ; extra == 'all'\n",
@@ -89,15 +100,22 @@ mod tests {
             (library("libgomp.so.1"), by()),
             // No extra has it.
             (library("libnvrtc.so.12"), by()),
+            // Not a library of one release of CUDA.
+            (library("libnccl.so.2"), by()),
         ]);
-        let found = lacking(&needs, &all, &loader);
+        let found = lacking(&needs, &all, &catalog);
         let brought = ["libcublas.so.12", "libcudart.so.12", "libcudnn.so.9"];
         let expected = LackingLock {
             name: "onnxruntime-gpu".to_owned(),
             needs: brought.map(str::to_owned).to_vec(),
             extras: vec!["cuda".to_owned(), "cudnn".to_owned()],
         };
-        assert_eq!(found, [expected]);
+        let rest = LackingLock {
+            name: "onnxruntime-gpu".to_owned(),
+            needs: vec!["libnvrtc.so.12".to_owned()],
+            extras: Vec::new(),
+        };
+        assert_eq!(found, [expected, rest]);
         let brings = |d: &str, s: &str| loader.nvidia.brings(d, s);
         assert!(
             brings("cuda-toolkit", "libnvrtc.so.13") && !brings("cuda-toolkit", "libcudnn.so.9")

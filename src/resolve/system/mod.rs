@@ -141,7 +141,7 @@ impl Reader<'_> {
                 needs.entry(file).or_default().insert(name.clone());
             }
         }
-        let lacking = extras::lacking(&needs, &all, &self.catalog.loader);
+        let lacking = extras::lacking(&needs, &all, self.catalog);
         Taken {
             needs,
             complete,

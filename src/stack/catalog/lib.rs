@@ -338,6 +338,19 @@ impl Catalog {
         self.toolkits.iter().find(|t| t.version == minor)
     }
 
+    /// Returns the only major release of CUDA that has a library with this SONAME.
+    pub fn cuda_of(&self, soname: &str) -> Option<u32> {
+        let mut toolkits = self.toolkits.iter();
+        let of = |toolkit: &Toolkit| -> Option<u32> {
+            let major = toolkit.version.split('.').next()?.parse().ok()?;
+            let has = toolkit.sonames.values().any(|name| name == soname);
+            has.then_some(major)
+        };
+        let first = toolkits.find_map(of)?;
+        let same = |toolkit: &Toolkit| of(toolkit).is_none_or(|major| major == first);
+        toolkits.all(same).then_some(first)
+    }
+
     /// Returns the Jetson release of an L4T version such as `36.4.3`.
     pub fn jetson_release(&self, l4t: &str) -> Option<&JetsonRelease> {
         self.jetson.iter().find(|r| r.is(l4t))

@@ -65,7 +65,8 @@ pub struct PlatformLock {
     pub app_requires: Vec<PythonFile>,
 }
 
-/// A distribution whose objects need libraries that nothing in the image has, and the extras that bring them.
+/// A distribution whose objects need libraries that nothing in the image has, and the extras that bring them. Without
+/// an extra these are libraries of some release of CUDA.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LackingLock {

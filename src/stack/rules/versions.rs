@@ -337,6 +337,10 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
             needs,
             extras,
         } = lacking;
+        if extras.is_empty() {
+            findings.extend(of_no_cuda(case, env, lacking));
+            continue;
+        }
         let entry = |written: &str| {
             let written = written.trim_end();
             match written.strip_suffix(']') {
@@ -388,6 +392,27 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
             .fix(fix),
         );
     }
+}
+
+/// What needs libraries of a release of CUDA that nothing brings. Whether anything loads them is for the audit of a
+/// build to say. What has a recipe is judged by its facts.
+fn of_no_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> Option<Diagnostic> {
+    let LackingLock { name, needs, .. } = lacking;
+    let major = case.catalog.cuda_of(needs.first()?)?;
+    let package = env.get(name);
+    if package.is_some_and(|p| recipe_of(case, &p.name).is_some()) {
+        return None;
+    }
+    let shown = package.map_or_else(|| name.clone(), Package::shown);
+    let message = format!(
+        "{shown} needs {} of CUDA {major}, which nothing in the stack brings",
+        needs.join(", ")
+    );
+    let help = format!(
+        "choose a release of `{name}` for the CUDA of the stack, mostly a newer one; as it is, the audit of a build refuses it"
+    );
+    let finding = Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message).help(help);
+    Some(finding.at(package.map(|p| p.span).unwrap_or_default()))
 }
 
 /// Reports refusals and faults that recipes list for these versions.
