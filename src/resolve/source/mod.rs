@@ -292,8 +292,8 @@ impl Sources<'_> {
         resolver: &Resolver<'_>,
         fixed: &BTreeSet<String>,
     ) -> Result<(), ResolveError> {
-        let is_asked = |name: &String| !fixed.contains(name) && answer.known.contains_key(name);
-        let found = answer.pins.iter().filter(|(name, _)| is_asked(name));
+        let only_found = |name: &String| !fixed.contains(name) && answer.known.contains_key(name);
+        let found = answer.pins.iter().filter(|(name, _)| only_found(name));
         let found: Pins = found
             .map(|(name, pin)| (name.clone(), pin.clone()))
             .collect();

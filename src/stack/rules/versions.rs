@@ -338,7 +338,7 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
             extras,
         } = lacking;
         if extras.is_empty() {
-            findings.extend(of_no_cuda(case, env, lacking));
+            findings.extend(other_cuda(case, env, lacking));
             continue;
         }
         let entry = |written: &str| {
@@ -394,9 +394,9 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
     }
 }
 
-/// What needs libraries of a release of CUDA that nothing brings. Whether anything loads them is for the audit of a
-/// build to say. What has a recipe is judged by its facts.
-fn of_no_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> Option<Diagnostic> {
+/// Warns of a distribution that needs libraries of a release of CUDA which nothing brings. Whether anything loads them is
+/// for the audit of a build to say. What has a recipe is judged by its facts.
+fn other_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> Option<Diagnostic> {
     let LackingLock { name, needs, .. } = lacking;
     let major = case.catalog.cuda_of(needs.first()?)?;
     let package = env.get(name);
@@ -404,6 +404,12 @@ fn of_no_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> 
         return None;
     }
     let shown = package.map_or_else(|| name.clone(), Package::shown);
+    let is_of_major = |soname: &&String| case.catalog.cuda_of(soname) == Some(major);
+    let needs: Vec<&str> = needs
+        .iter()
+        .filter(is_of_major)
+        .map(String::as_str)
+        .collect();
     let message = format!(
         "{shown} needs {} of CUDA {major}, which nothing in the stack brings",
         needs.join(", ")
