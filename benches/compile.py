@@ -30,8 +30,7 @@ libraries:
 jit: false
 bytecode: false
 """
-PATCH = """  patches:
-    - id: comment
+PATCH = """    - id: comment
       file: csrc/causal_conv1d_bwd.cu
       replace: "Tri Dao."
       with: "Tri Dao, and this is a comment."
@@ -60,7 +59,7 @@ class Bench:
             with open("catalog/libraries/causal-conv1d.yaml") as file:
                 recipe = file.read()
             with open(own, "w") as file:
-                file.write(recipe.replace("  metadata:\n", PATCH + "  metadata:\n"))
+                file.write(recipe.replace("  patches:\n", "  patches:\n" + PATCH))
         elif os.path.exists(own):
             os.remove(own)
 

@@ -70,6 +70,7 @@ fn of_file(
     let known = Known::load(common.catalog.as_deref())?;
     let mut found = convert::read(from, &known, &OnDisk)?;
     found.rename(&catalog.misnomers);
+    found.rename_packages(&catalog.former_packages);
     let output = args.output.as_deref().and_then(Path::parent);
     let question = Question {
         catalog,

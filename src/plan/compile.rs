@@ -4,7 +4,7 @@ use super::{WheelGroup, below_builders, proven, wheel_layers};
 use pep440_rs::Version;
 use serde::Serialize;
 use stackforge_stack::catalog::{
-    Build, DistributionKind, Edit, Facts, Isa, OptionParts, Recipe, local_version,
+    Build, DistributionKind, Edit, Facts, Isa, OptionParts, Patch, Recipe, Split, local_version,
 };
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::{Library, Sm};
@@ -28,7 +28,8 @@ pub struct Compile {
     /// SMs that the nvcc filter limits the build to: `90;110`.
     pub sms: String,
     pub jobs: JobLimits,
-    pub patches: Vec<Replacement>,
+    /// In the order in which they are made.
+    pub patches: Vec<SourceChange>,
     /// Repositories that are cloned beside the source before the build.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<Cloned>,
@@ -88,36 +89,81 @@ impl Compile {
     }
 }
 
-/// A textual change to the source.
+/// A change to the source.
 #[derive(Debug, Clone, Serialize)]
-pub struct Replacement {
+pub struct SourceChange {
     pub id: String,
     pub file: String,
-    pub replace: String,
-    pub with: String,
-    /// Whether the lines that contain `replace` are removed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub lines: bool,
+    #[serde(flatten)]
+    pub change: Change,
 }
 
-impl Replacement {
+/// What a change does to its file, as the program that makes it reads it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Change {
+    Replace { replace: String, with: String },
+    RemoveLines { remove_lines: String },
+    Split { split: Split },
+}
+
+impl SourceChange {
+    fn of_recipe(patch: &Patch) -> Self {
+        let change = match &patch.split {
+            Some(split) => Change::Split {
+                split: split.clone(),
+            },
+            None => Change::Replace {
+                replace: patch.replace.clone().unwrap_or_default(),
+                with: patch.with.clone(),
+            },
+        };
+        Self {
+            id: patch.id.clone(),
+            file: patch.file.clone(),
+            change,
+        }
+    }
+
     fn of_option(n: usize, (option, edit): (String, Edit)) -> Self {
-        let lines = edit.remove_lines.is_some();
+        let change = match edit.remove_lines {
+            Some(remove_lines) => Change::RemoveLines { remove_lines },
+            None => Change::Replace {
+                replace: edit.replace.unwrap_or_default(),
+                with: edit.with,
+            },
+        };
         Self {
             id: format!("{option}-{}-{n}", edit.part.unwrap_or_default()),
             file: edit.file,
-            replace: edit.replace.or(edit.remove_lines).unwrap_or_default(),
-            with: edit.with,
-            lines,
+            change,
         }
     }
 
     /// Returns the text that decides what it does, for keys.
     pub(super) fn input(&self) -> String {
-        if self.lines {
-            format!("{} without lines of {}", self.file, self.replace)
-        } else {
-            format!("{} {} → {}", self.file, self.replace, self.with)
+        match &self.change {
+            Change::Replace { replace, with } => format!("{} {replace} → {with}", self.file),
+            Change::RemoveLines { remove_lines } => {
+                format!("{} without lines of {remove_lines}", self.file)
+            }
+            Change::Split { split } => {
+                format!(
+                    "{} in {} parts in {}",
+                    self.file, split.parts, split.listed_in
+                )
+            }
+        }
+    }
+
+    /// Says it for a person.
+    fn describe(&self) -> String {
+        match &self.change {
+            Change::Split { split } => {
+                let name = self.file.rsplit('/').next().unwrap_or(&self.file);
+                format!("{name} in {} parts", split.parts)
+            }
+            _ => format!("patch {}", self.id),
         }
     }
 }
@@ -190,23 +236,19 @@ pub(super) fn compile(
         Some(ids) if !ids.is_empty() => ids.iter().any(|i| i == id),
         _ => true,
     };
-    let mut patches: Vec<Replacement> = recipe_build
+    let mut patches: Vec<SourceChange> = recipe_build
         .patches
         .iter()
         .filter(|p| p.when.hold(&facts) && chosen(&p.id))
-        .map(|p| Replacement {
-            id: p.id.clone(),
-            file: p.file.clone(),
-            replace: p.replace.clone(),
-            with: p.with.clone(),
-            lines: false,
-        })
+        .map(SourceChange::of_recipe)
         .collect();
     let values = library.map(Library::option_values).unwrap_or_default();
     let options = recipe_build.chosen_parts(&facts, &values);
     let how = describe(recipe_build, sms, isa, &patches, &options);
     let edits = recipe_build.option_edits(&options).into_iter().enumerate();
-    patches.extend(edits.map(|(n, edit)| Replacement::of_option(n, edit)));
+    patches.extend(edits.map(|(n, edit)| SourceChange::of_option(n, edit)));
+    // A file's parts have what the other changes made of it.
+    patches.sort_by_key(|p| matches!(p.change, Change::Split { .. }));
     let fetch = recipe_build
         .fetch
         .iter()
@@ -283,7 +325,7 @@ fn describe(
     recipe: &Build,
     sms: &[Sm],
     isa: Option<&Isa>,
-    patches: &[Replacement],
+    patches: &[SourceChange],
     options: &[OptionParts],
 ) -> String {
     let names: Vec<String> = digits(sms).iter().map(|d| format!("sm_{d}")).collect();
@@ -295,7 +337,7 @@ fn describe(
         how.push_str(&format!(", {cut}"));
     }
     for patch in patches {
-        how.push_str(&format!(", patch {}", patch.id));
+        how.push_str(&format!(", {}", patch.describe()));
     }
     if recipe.hard_coded_arch {
         how.push_str(", its own arch list held back by the nvcc filter");

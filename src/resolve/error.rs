@@ -8,6 +8,7 @@ use stackforge_debian::archive::ArchiveError;
 use stackforge_debian::finish::FinishError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
+use stackforge_stack::catalog::{Catalog, FormerPackage};
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use stackforge_stack::spec::{Stack, Wanted};
 use stackforge_transfer::fetch::FetchError;
@@ -150,6 +151,19 @@ impl Explained for OsPackagesError {
 }
 
 impl ResolveError {
+    /// Adds what the catalog knows of OS packages that an archive no longer has.
+    pub(super) fn with_former_names(mut self, catalog: &Catalog) -> Self {
+        if let Self::OsPackages(e) = &mut self
+            && let OsPackagesError::Choice(DebianError::Unknown(unknown)) = &mut **e
+        {
+            for package in unknown {
+                let former = catalog.former_packages.get(&package.name);
+                package.known = former.map(FormerPackage::advice);
+            }
+        }
+        self
+    }
+
     /// Returns the exit status of a command that ends with this error.
     pub fn exit(&self, stack: &Stack) -> u8 {
         match self {

@@ -229,6 +229,7 @@ where
     progress("choosing OS packages");
     let os = OsQuestion {
         stack,
+        catalog,
         target,
         old: &old,
         base: &base,
@@ -276,6 +277,7 @@ fn asked_by_app(stack: &Stack, constraints: bool) -> impl Iterator<Item = String
 /// What decides which OS packages are locked.
 struct OsQuestion<'a> {
     stack: &'a Stack,
+    catalog: &'a Catalog,
     target: &'a Target<'a>,
     old: &'a Old<'a>,
     base: &'a BaseLock,
@@ -322,7 +324,7 @@ impl OsQuestion<'_> {
         let (names, needs) = (&self.names, &self.taken.needs);
         // A lock by digest never goes back to a lock by names.
         let by_file = self.options.pull || self.old.platform.is_some_and(os::was_read);
-        match &self.base.runtime {
+        let packages = match &self.base.runtime {
             Some(runtime) if by_file && !self.options.offline => {
                 progress("fetching the base, for what is installed in it");
                 let root = root_of(runtime).await?;
@@ -334,7 +336,8 @@ impl OsQuestion<'_> {
                 os::lock_over(self.stack, &root, devel, names, needs, self.options).await
             }
             _ => os::lock(self.stack, self.target, names, needs, self.options).await,
-        }
+        };
+        packages.map_err(|e| e.with_former_names(self.catalog))
     }
 }
 

@@ -44,6 +44,14 @@ pub(super) async fn offers(
     out
 }
 
+/// Returns the releases that have a wheel, in place of one that is asked for and has none. `None` if one that is asked
+/// for has a wheel, or no release has.
+pub(super) async fn with_wheel(resolver: &Resolver<'_>, requirement: &str) -> Option<Releases> {
+    let (name, asked) = split(requirement).filter(|(_, asked)| !asked.is_empty())?;
+    let found = releases(resolver, name, asked).await.ok().flatten();
+    found.filter(|releases| releases.fitting.is_some())
+}
+
 /// Whether uv found no such name, by its words for it.
 fn is_unknown(name: &str, explanation: &str) -> bool {
     let words = explanation.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ use stackforge_debian::archive::ArchiveError;
 use stackforge_debian::fetch::FetchDebsError as DebError;
 use stackforge_debian::finish::FinishError;
 use stackforge_debian::mirror::MirrorError;
-use stackforge_debian::resolve::ResolveError as DebianError;
+use stackforge_debian::resolve::{ResolveError as DebianError, UnknownPackage};
 use stackforge_debian::rootfs::RootfsError;
 use stackforge_deploy::DeployError;
 use stackforge_device::convert::ConvertError;
@@ -333,9 +333,13 @@ fn what_wraps_a_rendering_or_a_layer_keeps_its_code() {
 fn what_wraps_a_distributions_error_keeps_its_code() {
     let choice: [&dyn Fn(DebianError) -> Box<dyn Explained>; 1] =
         [&|e| Box::new(OsPackagesError::from(e))];
-    let unknown = || DebianError::Unknown {
-        name: "no-such".to_owned(),
-        similar: String::new(),
+    let unknown = || {
+        let package = UnknownPackage {
+            name: "no-such".to_owned(),
+            near: None,
+            known: None,
+        };
+        DebianError::Unknown(vec![package])
     };
     one_code(codes::PACKAGE_UNKNOWN, unknown, &choice);
     let keyring: [&dyn Fn(KeyringError) -> Box<dyn Explained>; 1] =

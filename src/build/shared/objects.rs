@@ -9,8 +9,6 @@ use super::{Failure, Shared, warn};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackforge_binary::tar::{Attributes, Format, MemberKind, Reader, Writer};
-use stackforge_image::store::ObjectFolder;
 use stackforge_stack::labels;
 use stackforge_transfer::registry::{
     Descriptor, MANIFEST_TYPES, Payload, Reference, RegistryError, Tag, Target,
@@ -18,7 +16,6 @@ use stackforge_transfer::registry::{
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read};
 use tokio::task::block_in_place;
 
 const ARTIFACT: &str = "application/vnd.stackforge.objects.v1";
@@ -27,8 +24,6 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 /// With more layers, or more bytes in them, the next push begins anew with what is here.
 const MOST_LAYERS: usize = 16;
 const MOST_BYTES: u64 = 20 << 30;
-/// Largest object that is pushed, in bytes: foreign code may leave a file of any size that takes no space.
-const MOST_OBJECT: u64 = 1 << 30;
 /// Longest configuration that is read, in bytes.
 const MOST_CONFIG: u64 = 32 << 20;
 
@@ -81,7 +76,8 @@ impl Shared<'_> {
             let fetched = (self.registry)
                 .fetch_blob_through(&self.repository, layer, scratch.path(), part)
                 .await?;
-            block_in_place(|| take(File::open(&fetched.path)?, names, &mut here, &folder))?;
+            let layer = File::open(&fetched.path)?;
+            block_in_place(|| folder.unpack(layer, |name| names.contains(name), &mut here))?;
         }
         Ok(here.len() - before)
     }
@@ -113,7 +109,7 @@ impl Shared<'_> {
         new.retain(|name| !has(name));
         let scratch = self.store.scratch()?;
         let path = scratch.path().join("layer.tar");
-        let new = block_in_place(|| pack(&folder, new, File::create(&path)?))?;
+        let new = block_in_place(|| folder.pack(new, File::create(&path)?))?;
         if new.is_empty() {
             return Ok(());
         }
@@ -168,54 +164,6 @@ impl Shared<'_> {
     }
 }
 
-/// Puts the objects of a layer that are listed and not here into the library's folder.
-fn take(
-    layer: impl Read,
-    listed: &BTreeSet<String>,
-    here: &mut BTreeSet<String>,
-    folder: &ObjectFolder,
-) -> Result<(), Failure> {
-    let mut tar = Reader::new(BufReader::new(layer));
-    while let Some(entry) = tar.next()? {
-        let name = entry.header.path.clone();
-        if entry.header.kind != MemberKind::File || !listed.contains(&name) {
-            return Err(
-                format!("its layer has `{name}`, which its configuration does not list").into(),
-            );
-        }
-        if !here.contains(&name) {
-            folder.write(&name, entry)?;
-            here.insert(name);
-        }
-    }
-    Ok(())
-}
-
-/// Writes objects to a tar, and returns the names of those that it has: not of objects that cannot be read, are larger
-/// than [`MOST_OBJECT`], or do not fit into [`MOST_BYTES`] together.
-fn pack(
-    folder: &ObjectFolder,
-    names: BTreeSet<String>,
-    file: File,
-) -> Result<BTreeSet<String>, Failure> {
-    let mut tar = Writer::new(Format::Ustar, BufWriter::new(file));
-    let mut packed = BTreeSet::new();
-    for name in names {
-        // sccache may have removed the oldest ones meanwhile.
-        let Ok((object, size)) = folder.read(&name) else {
-            continue;
-        };
-        if size > MOST_OBJECT || tar.content() + size > MOST_BYTES {
-            continue;
-        }
-        tar.file(&name, Attributes::new(0o644), size, object.take(size))?;
-        packed.insert(name);
-    }
-    let file = tar.finish()?.into_inner()?;
-    file.sync_all()?;
-    Ok(packed)
-}
-
 fn document(library: &str, config: (&Digest, usize), layers: &[Descriptor]) -> Value {
     let layers = layers
         .iter()
@@ -257,69 +205,6 @@ fn read(manifest: &[u8], library: &str) -> Result<(Descriptor, Vec<Descriptor>),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackforge_image::store::Store;
-    use stackforge_types::Platform;
-
-    fn name(digit: char) -> String {
-        format!("{digit}/{digit}/{}", digit.to_string().repeat(64))
-    }
-
-    fn folder() -> (tempfile::TempDir, ObjectFolder) {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(Some(dir.path())).unwrap();
-        let folder = store.objects(Platform::LinuxAmd64, "x").unwrap().unwrap();
-        (dir, folder)
-    }
-
-    #[test]
-    fn a_layer_brings_what_is_listed_and_not_here() {
-        let (_from, source) = folder();
-        for digit in ['a', 'b', 'c'] {
-            let content = digit.to_string().repeat(1000);
-            source.write(&name(digit), content.as_bytes()).unwrap();
-        }
-        let file = tempfile::tempfile().unwrap();
-        let mut names = source.names().unwrap();
-        // One of nothing but holes, which is larger than any object.
-        source.write(&name('e'), &b""[..]).unwrap();
-        let sparse = File::options()
-            .write(true)
-            .open(source.path().join(name('e')))
-            .unwrap();
-        sparse.set_len(MOST_OBJECT + 1).unwrap();
-        // One that is gone when it is packed.
-        names.insert(name('d'));
-        let packed = pack(&source, names, file.try_clone().unwrap()).unwrap();
-        assert_eq!(packed, ['a', 'b', 'c'].map(name).into());
-        let layer = || {
-            use std::io::Seek as _;
-            let mut file = file.try_clone().unwrap();
-            file.rewind().unwrap();
-            file
-        };
-
-        let (_to, target) = folder();
-        target.write(&name('a'), &b"mine"[..]).unwrap();
-        let mut here = target.names().unwrap();
-        take(layer(), &packed, &mut here, &target).unwrap();
-        assert_eq!(here, packed);
-        assert_eq!(target.names().unwrap(), packed);
-        assert_eq!(target.read(&name('a')).unwrap().1, 4, "mine stays");
-        assert_eq!(target.read(&name('b')).unwrap().1, 1000);
-
-        // A layer with a file that is not listed is refused, and so is a listed file whose name is not an object's.
-        let (_other, target) = folder();
-        let less: BTreeSet<String> = [name('a')].into();
-        assert!(take(layer(), &less, &mut BTreeSet::new(), &target).is_err());
-        let mut tar = Writer::new(Format::Ustar, Vec::new());
-        tar.file("x", Attributes::new(0o644), 1, &b"x"[..]).unwrap();
-        let bad = tar.finish().unwrap();
-        let listed: BTreeSet<String> = ["x".to_owned()].into();
-        assert!(take(bad.as_slice(), &listed, &mut BTreeSet::new(), &target).is_err());
-        let cut = &std::io::read_to_string(layer()).unwrap().into_bytes()[..700];
-        assert!(take(cut, &packed, &mut BTreeSet::new(), &target).is_err());
-    }
-
     #[test]
     fn an_artifact_is_of_its_library() {
         let config = Digest::of(b"config");

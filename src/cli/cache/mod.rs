@@ -172,6 +172,10 @@ fn faults(found: &Verified) -> Vec<Diagnostic> {
             None => format!("blob {}{names} cannot be read", blob.digest),
         });
     }
+    for object in &found.damaged_objects {
+        let (name, library) = (&object.name, &object.library);
+        messages.push(format!("object {name} of {library} is damaged"));
+    }
     for key in &found.dangling {
         messages.push(format!("the record of step {key} names what is not there"));
     }

@@ -31,6 +31,9 @@ pub fn of_stack(
         let plan = project.planned(&stack, &lock)?.plan;
         let compile_cache = plan.tools().and_then(|t| t.compile_cache.as_ref());
         (selection.blobs).extend(compile_cache.map(|wheel| wheel.sha256.clone()));
+        let compiled = plan.compiles();
+        let objects = compiled.map(|compile| (plan.platform, compile.library.clone()));
+        selection.objects.extend(objects);
         let mut plans = Vec::new();
         for compression in [CompressionChoice::Gzip, CompressionChoice::Zstd] {
             plans.push(planned(&plan, &of_native(compression)?, store));

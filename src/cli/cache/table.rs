@@ -144,6 +144,10 @@ pub fn verified(found: &Verified) -> String {
         let names = printable::line(&names);
         let _ = writeln!(out, "removed {} {names}", blob.digest);
     }
+    for object in &found.damaged_objects {
+        let library = printable::line(&object.library);
+        let _ = writeln!(out, "removed object {} of {library}", object.name);
+    }
     for key in &found.dangling {
         let _ = writeln!(out, "forgot step {key}");
     }
@@ -159,7 +163,15 @@ pub fn verified(found: &Verified) -> String {
         "all right"
     };
     let bytes = size(found.bytes);
-    let _ = writeln!(out, "{}, {bytes}: {end}", plural(found.blobs, "blob"));
+    let objects = match found.objects {
+        0 => String::new(),
+        count => format!(", {}", plural(count, "object")),
+    };
+    let _ = writeln!(
+        out,
+        "{}, {bytes}{objects}: {end}",
+        plural(found.blobs, "blob")
+    );
     trimmed(&out)
 }
 
@@ -180,24 +192,41 @@ fn index(found: &Verified) -> String {
 }
 
 pub fn exported(done: &Exported, to: &Path) -> String {
-    format!(
-        "{}: {}, {}, {}, {}\n",
+    let mut text = format!(
+        "{}: {}, {}, {}, {}{}\n",
         shown(to),
         plural(done.blobs, "blob"),
         size(done.bytes),
         plural(done.actions, "step"),
-        plural(done.images, "image")
-    )
+        plural(done.images, "image"),
+        of_compiles(done.objects)
+    );
+    for library in &done.in_use {
+        let library = printable::line(library);
+        let _ = writeln!(
+            text,
+            "the objects of {library} are in use and were left out"
+        );
+    }
+    text
+}
+
+fn of_compiles(objects: usize) -> String {
+    match objects {
+        0 => String::new(),
+        count => format!(", {} of compiles", plural(count, "object")),
+    }
 }
 
 pub fn imported(done: &Imported, from: &Path) -> String {
     let mut text = format!(
-        "{}: {} new, {}, {}, {}\n",
+        "{}: {} new, {}, {}, {}{}\n",
         shown(from),
         plural(done.blobs, "blob"),
         size(done.bytes),
         plural(done.actions, "step"),
-        plural(done.images, "image")
+        plural(done.images, "image"),
+        of_compiles(done.objects)
     );
     if done.untrusted > 0 {
         text += &format!(

@@ -1,10 +1,10 @@
-//! Wrong names that people write for libraries.
+//! Wrong names that people write for libraries, and names of OS packages that archives no longer have.
 
 use super::asked::{Asked, Wants};
 use super::found::Found;
-use super::item::{Item, Note};
+use super::item::{Item, Note, Why};
 use pep440_rs::VersionSpecifiers;
-use stackforge_stack::catalog::Misnomer;
+use stackforge_stack::catalog::{FormerPackage, Misnomer};
 use std::collections::BTreeMap;
 
 impl Found {
@@ -29,6 +29,33 @@ impl Found {
             }
         }
     }
+
+    /// Puts the packages of today in place of those that newer archives no longer have, or a note.
+    pub fn rename_packages(&mut self, former: &BTreeMap<String, FormerPackage>) {
+        let packages = std::mem::take(&mut self.packages).into_iter();
+        self.packages = packages
+            .flat_map(|item| match item {
+                Item::Take(package) => match former.get(&package.value) {
+                    Some(known) => renamed(package, known),
+                    None => vec![Item::Take(package)],
+                },
+                note @ Item::Note(_) => vec![note],
+            })
+            .collect();
+    }
+}
+
+fn renamed(package: Why<String>, known: &FormerPackage) -> Vec<Item<Why<String>>> {
+    if known.write.is_empty() {
+        let note = Note::new(&package.at, package.value, known.advice());
+        return vec![Item::Note(note)];
+    }
+    let at = format!("`{}` in {}", package.value, package.at);
+    let named = known.write.iter().map(|name| Why {
+        value: name.clone(),
+        at: at.clone(),
+    });
+    named.map(Item::Take).collect()
 }
 
 fn rename(asked: &mut Asked, to: &str) {
@@ -98,5 +125,38 @@ mod tests {
         own.own_default_index = true;
         own.rename(&catalog.misnomers);
         assert!(matches!(&own.libraries[0], Item::Take(asked) if asked.name == "pytorch"));
+    }
+
+    #[test]
+    fn packages_of_old_archives_become_those_of_today() {
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let take = |name: &str| {
+            Item::Take(Why {
+                value: name.to_owned(),
+                at: "Dockerfile:3".to_owned(),
+            })
+        };
+        let mut found = Found {
+            packages: ["libgl1-mesa-glx", "git", "policykit-1", "libnccl2"]
+                .map(take)
+                .into(),
+            ..Found::default()
+        };
+        found.rename_packages(&catalog.former_packages);
+        let shown = found.packages.iter().map(|item| match item {
+            Item::Take(package) => format!("{} # {}", package.value, package.at),
+            Item::Note(note) => format!("{}: {}", note.text, note.why),
+        });
+        let shown: Vec<String> = shown.collect();
+        assert_eq!(
+            shown[..4],
+            [
+                "libgl1 # `libgl1-mesa-glx` in Dockerfile:3",
+                "git # Dockerfile:3",
+                "polkitd # `policykit-1` in Dockerfile:3",
+                "pkexec # `policykit-1` in Dockerfile:3",
+            ]
+        );
+        assert!(shown[4].starts_with("libnccl2: remove it"), "{}", shown[4]);
     }
 }

@@ -13,7 +13,8 @@ mod undeclared;
 
 use super::ResolveError;
 use super::answer::{Pin, Pins};
-use super::offers::offers;
+use super::offer::Releases;
+use super::offers::{offers, with_wheel};
 use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
@@ -31,6 +32,9 @@ use undeclared::{Amendments, Bound, Knowledge};
 const MOST_ROUNDS: usize = 40;
 /// How often, where an older release with a wheel may do instead: each round reads a release that does not fit.
 const MOST_ROUNDS_FOR_NEWEST: usize = 10;
+
+/// Most sources of which the index is asked for releases with wheels.
+const MOST_OFFERS: usize = 5;
 
 /// The versions of a stack.
 pub(super) struct Resolved {
@@ -233,7 +237,10 @@ impl Sources<'_> {
             settings,
             amendments,
         } = answer;
-        resolver.settings = settings;
+        let of_wheels = Resolver {
+            settings: std::mem::replace(&mut resolver.settings, settings),
+            ..*resolver
+        };
         let knowledge = self.knowledge();
         notes.extend(knowledge.notes(&amendments, &pins));
         knowledge.attribute(&mut pins);
@@ -249,7 +256,12 @@ impl Sources<'_> {
                 sdists.insert(name, sdist.clone());
             }
         }
-        self.can_be_built(&sdists, &pins)?;
+        let instead = self.wheels_instead(&of_wheels, &sdists).await;
+        self.can_be_built(&sdists, &pins, &instead)?;
+        notes.extend(instead.iter().map(|(name, releases)| {
+            let version = &sdists[name].file.version;
+            format!("{name} {version} is taken as source: {releases}")
+        }));
         Ok(Resolved {
             pins,
             sdists,
@@ -258,8 +270,34 @@ impl Sources<'_> {
         })
     }
 
+    /// Returns what the index has wheels of in place of the releases that the stack pins and that have none. Few of those
+    /// old ones compile.
+    async fn wheels_instead(
+        &self,
+        resolver: &Resolver<'_>,
+        sdists: &Sdists,
+    ) -> BTreeMap<String, Releases> {
+        let mut out = BTreeMap::new();
+        let pinned = |need: &&Need<'_>| {
+            let auto = need.library.from == From::Auto;
+            is_plain(need) && auto && sdists.contains_key(&need.distribution)
+        };
+        let needs = self.needs.iter().filter(|_| !self.offline).filter(pinned);
+        for need in needs.take(MOST_OFFERS) {
+            if let Some(releases) = with_wheel(resolver, &need.line()).await {
+                out.insert(need.distribution.clone(), releases);
+            }
+        }
+        out
+    }
+
     /// Refuses what is compiled with Rust and has no wheel: a build has no network to fetch crates from.
-    fn can_be_built(&self, sdists: &Sdists, pins: &Pins) -> Result<(), ResolveError> {
+    fn can_be_built(
+        &self,
+        sdists: &Sdists,
+        pins: &Pins,
+        instead: &BTreeMap<String, Releases>,
+    ) -> Result<(), ResolveError> {
         let brings_cargo = |name: &str| {
             let named = self.needs.iter().find(|n| n.distribution == name);
             named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
@@ -271,9 +309,10 @@ impl Sources<'_> {
             return Ok(());
         };
         let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
-        let by = match by.as_slice() {
-            [] => String::new(),
-            by => format!(" ({} needs it)", by.join(", ")),
+        let by = match (by.as_slice(), instead.get(name)) {
+            (_, Some(releases)) => format!("; {releases}"),
+            ([], None) => String::new(),
+            (by, None) => format!(" ({} needs it)", by.join(", ")),
         };
         Err(ResolveError::Source {
             name: name.clone(),

@@ -5,7 +5,7 @@
 
 use super::options::label_name;
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
-use super::{Build, BuildOption, Catalog, CatalogError, Conditions, Fetch, Recipe};
+use super::{Build, BuildOption, Catalog, CatalogError, Conditions, Fetch, Patch, Recipe};
 use pep440_rs::Version;
 use stackforge_types::{PythonVersion, Sm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,26 @@ pub(super) fn check(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checke
         let name = &component.distribution;
         releases(catalog, "components.yaml", name, &component.releases)?;
     }
+    former_packages(catalog)?;
     conflicts(catalog)
+}
+
+/// Checks that a package that archives no longer have is told what to do, and sent to no other such.
+fn former_packages(catalog: &Catalog) -> Checked {
+    for (name, former) in &catalog.former_packages {
+        if former.write.is_empty() == former.help.is_none() {
+            return Err(inconsistent(
+                "packages.yaml",
+                format!("`{name}` has `write` or `help`"),
+            ));
+        }
+        let is_former = |name: &&String| catalog.former_packages.contains_key(*name);
+        if let Some(other) = former.write.iter().find(is_former) {
+            let what = format!("`{name}` is sent to `{other}`, which no archive has either");
+            return Err(inconsistent("packages.yaml", what));
+        }
+    }
+    Ok(())
 }
 
 fn inconsistent(file: &str, message: String) -> CatalogError {
@@ -135,6 +154,7 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
         let variables = build.partial_arch.iter().map(|p| p.variable.as_str());
         unique("partial_arch", variables)?;
         unique("patches", build.patches.iter().map(|p| p.id.as_str()))?;
+        build.patches.iter().try_for_each(patch)?;
         unique("fetch", build.fetch.iter().map(|f| f.name.as_str()))?;
         build.fetch.iter().try_for_each(|f| fetched(build, f))?;
         let names: Vec<String> = build.options.iter().map(|o| label_name(&o.id)).collect();
@@ -153,6 +173,27 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
     match sms.iter().find(|sm| catalog.sm_facts(**sm).is_none()) {
         Some(sm) => Err(format!("names unknown SM {sm}")),
         None => Ok(()),
+    }
+}
+
+/// Checks a change of the source: a text and its replacement, or parts.
+fn patch(patch: &Patch) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("patch `{}`: {why}", patch.id));
+    match (&patch.replace, &patch.split) {
+        (Some(text), None) if !text.is_empty() => Ok(()),
+        (None, Some(split)) if patch.with.is_empty() => {
+            let name = patch.file.rsplit('/').next().unwrap_or_default();
+            if split.parts < 2 {
+                wrong("`split` is into two parts or more")
+            } else if !name.trim_start_matches('.').contains('.') {
+                wrong(
+                    "a file that is split has a name with an extension, from which its parts' names are made",
+                )
+            } else {
+                Ok(())
+            }
+        }
+        _ => wrong("it has `replace` and `with`, or `split`"),
     }
 }
 

@@ -31,7 +31,7 @@ pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Check, CxxFloor, CxxStandard, EnvWhen,
     Extensions, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Proven, Recipe, Refusal,
-    SmLimit, StaticMetadata, WheelSource,
+    SmLimit, Split, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, parse, schema};
 pub use loader::{BuildDirectory, Loader, Opened};
@@ -66,6 +66,8 @@ pub struct Catalog {
     pub same_modules: Vec<SameModules>,
     /// Wrong names of libraries, by normalized name.
     pub misnomers: BTreeMap<String, Misnomer>,
+    /// OS packages that newer archives no longer have, by name.
+    pub former_packages: BTreeMap<String, FormerPackage>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
@@ -137,6 +139,27 @@ impl Misnomer {
         }
         let instead = self.instead.as_ref().map(|name| format!("write `{name}`"));
         instead.or_else(|| self.help.clone())
+    }
+}
+
+/// What has the place of an OS package that newer archives no longer have: `write` or `help`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormerPackage {
+    /// The packages to write in its place.
+    #[serde(default)]
+    pub write: Vec<String>,
+    /// What to do where no other package will do.
+    #[serde(default)]
+    pub help: Option<String>,
+}
+
+impl FormerPackage {
+    /// Returns what to do about the name.
+    pub fn advice(&self) -> String {
+        let names: Vec<String> = self.write.iter().map(|name| format!("`{name}`")).collect();
+        let write = (!names.is_empty()).then(|| format!("write {}", names.join(" and ")));
+        write.or_else(|| self.help.clone()).unwrap_or_default()
     }
 }
 

@@ -346,7 +346,7 @@ fn one() -> usize {
     1
 }
 
-/// A textual change to the source, made when its conditions hold.
+/// A change to the source, made when its conditions hold: `replace` with `with`, or `split`.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
@@ -354,10 +354,27 @@ pub struct Patch {
     #[serde(default)]
     pub when: Conditions,
     pub file: String,
-    pub replace: String,
+    /// A text to replace by `with`.
+    #[serde(default)]
+    pub replace: Option<String>,
+    #[serde(default)]
     pub with: String,
+    /// The file becomes several.
+    #[serde(default)]
+    pub split: Option<Split>,
     pub why: String,
     pub source: String,
+}
+
+/// A source file with explicit instantiations of templates is compiled as several, each with its share of them: more
+/// of them are compiled at a time, each in less memory, and a compile that was ended has more to go on with.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    /// Number of files.
+    pub parts: u32,
+    /// The file with the build's list of sources: its one line with the file's name stands there for each part then.
+    pub listed_in: String,
 }
 
 /// A repository that is cloned before the compile, in a folder that a variable names.

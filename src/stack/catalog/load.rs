@@ -1,8 +1,8 @@
 //! Reads a catalog's files: those of the crate at compile time, those of an overlay at run time.
 
 use super::{
-    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Misnomer, Recipe, SameModules,
-    SmFacts, SourceNeeds, Tool, Toolkit, Undeclared,
+    Catalog, Component, Conflict, FormerPackage, Gpu, Image, Isa, JetsonRelease, Misnomer, Recipe,
+    SameModules, SmFacts, SourceNeeds, Tool, Toolkit, Undeclared,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -62,6 +62,13 @@ struct MetadataFile {
     same_modules: Vec<SameModules>,
     #[serde(default)]
     misnomers: BTreeMap<String, Misnomer>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackagesFile {
+    schema: u32,
+    former: BTreeMap<String, FormerPackage>,
 }
 
 #[derive(Deserialize)]
@@ -195,6 +202,11 @@ impl Catalog {
                 self.undeclared.extend(file.undeclared);
                 self.same_modules.extend(file.same_modules);
                 self.misnomers.extend(file.misnomers);
+            }
+            ("", "packages") => {
+                let file: PackagesFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                self.former_packages.extend(file.former);
             }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;

@@ -81,6 +81,30 @@ impl Compiles {
         run
     }
 
+    /// The objects are whole, and another store gets them by a signed export.
+    fn carried(&self, all: u64) {
+        let run = |args: &[&str]| {
+            let run = self.sandbox.run(args);
+            assert_eq!(run.code, 0, "{args:?}\n{}\n{}", run.stdout, run.stderr);
+            serde_json::from_str::<Value>(&run.stdout).unwrap_or_default()
+        };
+        let verified = run(&["cache", "verify", "--json"]);
+        assert_eq!(verified["damaged_objects"].as_array().unwrap().len(), 0);
+        let objects_of_store = verified["objects"].as_u64().unwrap();
+        assert!(objects_of_store >= all, "{verified}");
+        run(&["sign", "--generate-key", "team"]);
+        let to = ["--stack", "s.yaml", "--key", "team.key", "--json"];
+        let exported = run(&[&["cache", "export", "all.tar"], &to[..]].concat());
+        assert_eq!(exported["objects"], objects_of_store);
+        let other = self.sandbox.path("other-store").display().to_string();
+        let from = ["--verify", "team.pub", "--store", &other, "--json"];
+        let imported = run(&[&["cache", "import", "all.tar"], &from[..]].concat());
+        assert_eq!(imported["objects"], objects_of_store);
+        self.stack("toolz", "0.12.1", 0, "carried");
+        let there = self.build(&["--store", &other]);
+        assert_eq!(objects(&there), Some((all, all)));
+    }
+
     fn start(&self) -> Child {
         let mut command = self.sandbox.command();
         command.args(self.args(&[])).stdout(Stdio::null());
@@ -105,6 +129,10 @@ fn an_object_is_compiled_once(engine: &'static str) {
     assert_eq!(all, 5, "what is compiled for this very machine is not kept");
     compiles.stack("toolz", "0.12.1", 0, "again");
     assert_eq!(objects(&compiles.build(&[])), Some((all, all)));
+
+    if engine == "native" {
+        compiles.carried(all);
+    }
 
     compiles.stack("toolz", "0.12.1", 0, "without");
     assert_eq!(objects(&compiles.build(&["--no-compile-cache"])), None);

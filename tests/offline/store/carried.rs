@@ -1,8 +1,8 @@
 //! A store that is carried elsewhere, and read by other programs.
 
 use super::{bytes, damage, image, open};
-use stackforge_image::store::{Action, Limits, Selection, StoreError};
-use stackforge_types::Digest;
+use stackforge_image::store::{Action, Limits, Selection, Store, StoreError};
+use stackforge_types::{Digest, Platform};
 use std::path::Path;
 use std::process::Command;
 
@@ -87,6 +87,72 @@ fn steps_and_names_of_files_are_taken_from_signed_exports_alone() {
     let other = open(&dir.path().join("other"));
     let error = other.import(&layout, Some(&has_signed), &|_, _| true);
     assert!(matches!(error.unwrap_err(), StoreError::Unsigned(_)));
+}
+
+#[test]
+fn objects_of_compiles_travel_in_signed_exports_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    filled(&from);
+    let digits = |digit: &str| format!("{digit}/{digit}/{}", digit.repeat(64));
+    let names: std::collections::BTreeSet<String> = [digits("a"), digits("b")].into();
+    let objects = |store: &Store| store.objects(Platform::LinuxAmd64, "flash-attn").unwrap();
+    {
+        let store = open(&from);
+        let folder = objects(&store).unwrap();
+        for name in &names {
+            folder.write(name, name.as_bytes()).unwrap();
+        }
+    }
+    let blobs = |store: &Store| store.list().unwrap().entries.len();
+    let before = blobs(&open(&from));
+    let to = dir.path().join("cache.tar");
+    let done = open(&from).export(None, Some(&sign), &to, &|_, _| true);
+    let done = done.unwrap();
+    assert_eq!((done.objects, done.in_use.len()), (2, 0));
+    // What an export leaves is its record, its manifest and an empty configuration.
+    assert!(blobs(&open(&from)) <= before + 3);
+
+    let untrusting = open(&dir.path().join("untrusting"));
+    let done = untrusting.import(&to, None, &|_, _| true).unwrap();
+    assert_eq!(done.objects, 0);
+    assert_eq!(objects(&untrusting).unwrap().names().unwrap().len(), 0);
+
+    let new = open(&dir.path().join("new"));
+    let own = digits("a");
+    let folder = objects(&new).unwrap();
+    folder.write(&own, &b"mine"[..]).unwrap();
+    drop(folder);
+    let done = new.import(&to, Some(&has_signed), &|_, _| true).unwrap();
+    assert_eq!(done.objects, 1);
+    let folder = objects(&new).unwrap();
+    assert_eq!(folder.names().unwrap(), names);
+    assert_eq!(folder.read(&own).unwrap().1, 4, "mine stays");
+    // While a compile has them they are left out.
+    let export = |selection: Option<&Selection>| {
+        let to = dir.path().join("again.tar");
+        open(&dir.path().join("new")).export(selection, Some(&sign), &to, &|_, _| true)
+    };
+    assert_eq!(export(None).unwrap().in_use, ["flash-attn"]);
+    drop(folder);
+    let other = Selection {
+        objects: [(Platform::LinuxAmd64, "xformers".to_owned())].into(),
+        ..Selection::default()
+    };
+    assert_eq!(export(Some(&other)).unwrap().objects, 0);
+    let this = Selection {
+        objects: [(Platform::LinuxAmd64, "flash-attn".to_owned())].into(),
+        ..Selection::default()
+    };
+    assert_eq!(export(Some(&this)).unwrap().objects, 2);
+
+    // These texts are no archives, so both are damaged.
+    let found = new.verify(false, &|_, _| true).unwrap();
+    assert_eq!((found.objects, found.damaged_objects.len()), (2, 2));
+    assert!(!found.is_clean() && found.damaged.is_empty());
+    assert!(new.verify(true, &|_, _| true).unwrap().repaired);
+    let found = new.verify(false, &|_, _| true).unwrap();
+    assert!(found.is_clean() && found.objects == 0);
 }
 
 /// Changes the entries of a layout's index.

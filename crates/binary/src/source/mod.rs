@@ -41,7 +41,14 @@ impl FileSource {
     /// # Errors
     /// If the file cannot be opened, or its size cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        Self::of(File::open(path)?)
+    }
+
+    /// Reads a file that is open.
+    ///
+    /// # Errors
+    /// If its size cannot be read.
+    pub fn of(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         Ok(Self {
             file: Arc::new(file),

@@ -1,19 +1,43 @@
 //! Why packages cannot be resolved, and who asked for what.
 
 use super::super::relation::InvalidRelation;
+use std::fmt;
+
+/// A name that no package has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownPackage {
+    /// The name.
+    pub name: String,
+    /// A package with a similar name.
+    pub near: Option<String>,
+    /// What is known of the name, in place of what is similar: `write `libgl1``.
+    pub known: Option<String>,
+}
+
+impl fmt::Display for UnknownPackage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.escape_debug();
+        write!(f, "no package `{name}` in the archive's suites")?;
+        match (&self.known, &self.near) {
+            (Some(known), _) => write!(f, ": {known}"),
+            (None, Some(near)) => write!(f, "; did you mean `{near}`?"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+fn lines(unknown: &[UnknownPackage]) -> String {
+    let lines: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
 
 /// Why packages cannot be resolved. A `chain` reads `a → b → c`: `a` was wanted, and each asks for the
 /// next.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// No package has the name.
-    #[error("no package `{name}` in the archive's suites{similar}")]
-    Unknown {
-        /// The unknown name.
-        name: String,
-        /// Similar names, as a part of the message.
-        similar: String,
-    },
+    /// No package has a wanted name.
+    #[error("{}", lines(.0))]
+    Unknown(Vec<UnknownPackage>),
     /// The archive does not have the wanted version.
     #[error("package `{name}` is not there in version {wanted}; the archive has {have}")]
     NoVersion {
@@ -79,7 +103,7 @@ impl ResolveError {
     /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "check the name, or add the suite or component that has it",
+            Self::Unknown(_) => "check the name, or add the suite or component that has it",
             Self::NoVersion { .. } => {
                 "an archive keeps the newest version only: lock again without `=VERSION`"
             }

@@ -21,7 +21,7 @@ use super::version;
 
 use selection::{Chosen, Selection, provides};
 
-pub use error::ResolveError;
+pub use error::{ResolveError, UnknownPackage};
 
 /// Systems have /usr merged, so the choice `usrmerge | usr-is-merged` goes to the package that only
 /// states it, not to the one that converts a system and depends on Perl.
@@ -47,8 +47,15 @@ pub struct Request {
 pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>, ResolveError> {
     let mut resolver = Resolver::new(index, &request.installed);
     resolver.without = request.without.iter().map(String::as_str).collect();
+    let mut all_unknown = Vec::new();
     for wanted in &request.wanted {
-        resolver.want(wanted)?;
+        match resolver.want(wanted) {
+            Err(ResolveError::Unknown(unknown)) => all_unknown.extend(unknown),
+            other => other?,
+        }
+    }
+    if !all_unknown.is_empty() {
+        return Err(ResolveError::Unknown(all_unknown));
     }
     if request.base {
         for package in index.packages() {
@@ -125,10 +132,11 @@ impl<'a> Resolver<'a> {
         }
         match by_urgency(index.providers(name)).first() {
             Some(provider) if pinned.is_none() => self.choose_root(*provider),
-            _ => Err(ResolveError::Unknown {
-                name: name.escape_debug().to_string(),
-                similar: similar(index, name),
-            }),
+            _ => Err(ResolveError::Unknown(vec![UnknownPackage {
+                name: name.to_owned(),
+                near: similar(index, name),
+                known: None,
+            }])),
         }
     }
 
@@ -285,15 +293,13 @@ fn describe(group: &Group<'_>) -> String {
     shown.join(" | ")
 }
 
-fn similar(index: &PackageIndex, name: &str) -> String {
+fn similar(index: &PackageIndex, name: &str) -> Option<String> {
     let near = index
         .packages()
         .map(|package| (strsim::osa_distance(package.name(), name), package.name()))
         .min();
-    match near {
-        Some((distance, near)) if distance <= 2 => format!("; did you mean `{near}`?"),
-        _ => String::new(),
-    }
+    let near = near.filter(|(distance, _)| *distance <= 2);
+    near.map(|(_, near)| near.to_owned())
 }
 
 #[cfg(test)]

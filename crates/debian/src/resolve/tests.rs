@@ -89,6 +89,10 @@ fn honours_pins_and_says_what_clashes() {
         names("python3 1", &["pyhton3"]).unwrap_err(),
         "no package `pyhton3` in the archive's suites; did you mean `python3`?"
     );
+    assert_eq!(
+        names("python3 1", &["other", "python3", "python4"]).unwrap_err(),
+        "no package `other` in the archive's suites\nno package `python4` in the archive's suites; did you mean `python3`?"
+    );
 }
 
 #[test]

@@ -6,16 +6,17 @@
 
 use super::action::Action;
 use super::error::StoreError;
-use super::files::write_atomically;
+use super::files::{remove, write_atomically};
 use super::handle::{OnProgress, Store};
 use super::images::{REF_NAME, digest};
+use super::objects::ObjectFolder;
 use super::place::LayoutLock;
 use super::save::Save;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stackforge_binary::tar::{Attributes, Format, Writer};
-use stackforge_types::{Digest, Sha256};
+use stackforge_types::{Digest, Platform, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -56,6 +57,27 @@ pub(super) struct Record {
     /// The images by name. Records of before have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, Digest>,
+    /// Tars of the objects of compiles, by `ARCH/LIBRARY`. Records of before have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects: BTreeMap<String, Digest>,
+}
+
+/// The objects of libraries as blobs. They are in the store only while they are exported.
+struct Packed<'a> {
+    store: &'a Store,
+    blobs: BTreeMap<String, Digest>,
+    objects: usize,
+    /// Nobody else packs or changes them meanwhile.
+    folders: Vec<ObjectFolder>,
+}
+
+impl Drop for Packed<'_> {
+    fn drop(&mut self) {
+        for digest in self.blobs.values() {
+            let _ = remove(&self.store.blob_path(digest));
+        }
+        self.folders.clear();
+    }
 }
 
 /// What to export.
@@ -67,6 +89,8 @@ pub struct Selection {
     pub blobs: BTreeSet<Digest>,
     /// Names of images.
     pub images: BTreeSet<String>,
+    /// Libraries whose objects are exported.
+    pub objects: BTreeSet<(Platform, String)>,
 }
 
 /// What an export wrote.
@@ -80,6 +104,10 @@ pub struct Exported {
     pub actions: usize,
     /// Number of image names.
     pub images: usize,
+    /// Number of objects of compiles.
+    pub objects: usize,
+    /// Libraries whose objects another process has, and that are left out.
+    pub in_use: Vec<String>,
 }
 
 /// Destination of the layout's files.
@@ -105,7 +133,11 @@ impl Store {
     ) -> Result<Exported, StoreError> {
         let failed = |e| StoreError::at("write", to, e);
         self.outside(to)?;
-        let (record, images, mut blobs) = self.selected(selection)?;
+        let (mut record, images, mut blobs) = self.selected(selection)?;
+        let mut in_use = Vec::new();
+        let packed = self.packed_objects(selection, &mut in_use)?;
+        record.objects = packed.blobs.clone();
+        blobs.extend(packed.blobs.values().cloned());
         self.lease(&blobs)?;
         let actions = record.actions.len();
         let mut cache = self.cache_manifest(&record, &images, &mut blobs)?;
@@ -124,6 +156,8 @@ impl Store {
         let mut out = Exported {
             actions,
             images: images.len(),
+            objects: packed.objects,
+            in_use,
             ..Exported::default()
         };
         let total = blobs
@@ -166,6 +200,45 @@ impl Store {
         sink.small("index.json", index.to_string().as_bytes())
             .map_err(failed)?;
         sink.finish().map_err(failed)?;
+        Ok(out)
+    }
+
+    /// Makes a blob of the objects of each selected library.
+    fn packed_objects(
+        &self,
+        selection: Option<&Selection>,
+        in_use: &mut Vec<String>,
+    ) -> Result<Packed<'_>, StoreError> {
+        let mut out = Packed {
+            store: self,
+            blobs: BTreeMap::new(),
+            objects: 0,
+            folders: Vec::new(),
+        };
+        for (platform, library) in self.libraries_with_objects()? {
+            let wanted = (platform, library);
+            if selection.is_some_and(|s| !s.objects.contains(&wanted)) {
+                continue;
+            }
+            let (platform, library) = wanted;
+            let Some(folder) = self.open_objects(platform, &library)? else {
+                in_use.push(library);
+                continue;
+            };
+            let scratch = self.scratch()?;
+            let path = scratch.path().join("objects.tar");
+            let failed = |e| StoreError::at("write", &path, e);
+            let packed = folder.pack(folder.names()?, File::create(&path).map_err(failed)?);
+            let packed = packed.map_err(failed)?;
+            if packed.is_empty() {
+                continue;
+            }
+            let blob = self.put(File::open(&path).map_err(failed)?, None)?;
+            out.objects += packed.len();
+            let name = format!("{}/{library}", platform.arch());
+            out.blobs.insert(name, blob.digest);
+            out.folders.push(folder);
+        }
         Ok(out)
     }
 

@@ -12,7 +12,7 @@ use super::images::{REF_NAME, digest};
 use serde::Serialize;
 use serde_json::Value;
 use stackforge_binary::tar::{MemberKind, Reader};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Platform};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -32,6 +32,8 @@ pub struct Imported {
     pub actions: usize,
     /// Number of image names.
     pub images: usize,
+    /// Number of objects of compiles that were new.
+    pub objects: usize,
     /// Number of actions in a record without a trusted signature. Their steps run again.
     pub untrusted: usize,
     /// Image names of such an export that other images of this store have; they stay as they are.
@@ -293,6 +295,34 @@ impl Import<'_> {
                 Err(e) => return Err(e),
             }
         }
+        for (name, digest) in &record.objects {
+            if self.came.contains(digest) {
+                self.objects(name, digest)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Adds the objects of a library to those that are here, and removes the blob that brought them.
+    fn objects(&mut self, name: &str, digest: &Digest) -> Result<(), StoreError> {
+        let of = |(arch, library)| {
+            let platform = Platform::ALL.into_iter().find(|p| p.arch() == arch)?;
+            Some((platform, library))
+        };
+        let Some((platform, library)) = name.split_once('/').and_then(of) else {
+            let name = name.escape_debug();
+            return Err(self.foreign(format!("its record has objects of `{name}`")));
+        };
+        // Another process compiles the library: it keeps what it has.
+        let Some(folder) = self.store.objects(platform, library)? else {
+            return Ok(());
+        };
+        let path = self.store.blob_path(digest);
+        let tar = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
+        let mut here = folder.names()?;
+        let before = here.len();
+        folder.unpack(tar, |_| true, &mut here)?;
+        self.out.objects += here.len() - before;
+        super::files::remove(&path)
     }
 }

@@ -52,4 +52,4 @@ pub use objects::ObjectFolder;
 pub use place::LayoutLock;
 pub use save::{Save, save, save_new, stdout_has_output};
 pub use trees::UnnamedTree;
-pub use verify::{Damaged, Verified};
+pub use verify::{Damaged, DamagedObject, Verified};

@@ -12,12 +12,15 @@ use super::handle::Store;
 use super::list::{Entry, EntryKind};
 use super::lock::Alone;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, renameat, unlinkat};
+use stackforge_binary::source::{FileSource, Source};
+use stackforge_binary::tar::{Attributes, Format, MemberKind, Reader, Writer};
+use stackforge_binary::zip::Archive;
 use stackforge_types::beneath::{Within, open_beneath};
 use stackforge_types::{Digest, Platform};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -27,6 +30,10 @@ const CONTENT: &str = "content";
 /// Most folders above an object that are named as its digits.
 const MOST_FOLDERS: usize = 4;
 const CLOSED: Within = Within::OneMount;
+/// Largest object that leaves the store, in bytes: foreign code may leave a file of any size that takes no space.
+const MOST_OBJECT: u64 = 1 << 30;
+/// Most bytes of objects in one tar.
+const MOST_PACKED: u64 = 20 << 30;
 
 /// The directory of one library's objects.
 #[derive(Debug)]
@@ -114,6 +121,81 @@ impl ObjectFolder {
         write().map_err(|e: io::Error| StoreError::at("write", &self.path.join(name), e))
     }
 
+    /// Writes objects to a tar, and returns the names of those that it has: not of objects that cannot be read, are
+    /// larger than 1 GiB, or do not fit into 20 GiB together.
+    ///
+    /// # Errors
+    /// If `file` cannot be written.
+    pub fn pack(&self, names: BTreeSet<String>, file: File) -> io::Result<BTreeSet<String>> {
+        let mut tar = Writer::new(Format::Ustar, BufWriter::new(file));
+        let mut packed = BTreeSet::new();
+        for name in names {
+            // sccache may have removed the oldest ones meanwhile.
+            let Ok((object, size)) = self.read(&name) else {
+                continue;
+            };
+            if size > MOST_OBJECT || tar.content() + size > MOST_PACKED {
+                continue;
+            }
+            tar.file(&name, Attributes::new(0o644), size, object.take(size))?;
+            packed.insert(name);
+        }
+        let file = tar.finish()?.into_inner()?;
+        file.sync_all()?;
+        Ok(packed)
+    }
+
+    /// Takes the objects of a tar whose names are not in `here`, and adds those to it.
+    ///
+    /// # Errors
+    /// If the tar is damaged, or holds what `is_listed` does not know or what is no object.
+    pub fn unpack(
+        &self,
+        tar: impl Read,
+        is_listed: impl Fn(&str) -> bool,
+        here: &mut BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        let failed = |e| StoreError::at("read the objects for", &self.path, e);
+        let mut tar = Reader::new(BufReader::new(tar));
+        while let Some(entry) = tar.next().map_err(|e| failed(io::Error::other(e)))? {
+            let name = entry.header.path.clone();
+            if entry.header.kind != MemberKind::File || !is_listed(&name) {
+                let what = format!("there is `{}`, which is not listed", name.escape_debug());
+                return Err(failed(io::Error::other(what)));
+            }
+            if !here.contains(&name) {
+                self.write(&name, entry)?;
+                here.insert(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an object is what sccache wrote: an archive whose every member has its checksum.
+    pub(super) fn is_whole(&self, name: &str) -> bool {
+        let opened = self.read(name).ok();
+        let Some(mut file) = opened.and_then(|(file, _)| FileSource::of(file).ok()) else {
+            return false;
+        };
+        let Ok(archive) = Archive::read(name, &mut file) else {
+            return false;
+        };
+        let mut members = archive.members.iter();
+        members.all(|member| {
+            let content = archive.open(member, &mut file);
+            content.is_ok_and(|content| checksum(content) == Some(member.crc32))
+        })
+    }
+
+    /// Removes an object.
+    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let remove = || {
+            let (above, last) = name.rsplit_once('/').unwrap_or((".", name));
+            Ok(unlinkat(self.folder(above)?, last, AtFlags::empty())?)
+        };
+        remove().map_err(|e: io::Error| StoreError::at("remove", &self.path.join(name), e))
+    }
+
     /// Opens a folder below the directory, and creates what is missing of it.
     fn folder(&self, path: &str) -> io::Result<File> {
         let mut folder = self.opened.try_clone()?;
@@ -127,6 +209,20 @@ impl ObjectFolder {
         }
         Ok(folder)
     }
+}
+
+/// Returns the CRC-32 of the content.
+fn checksum(mut content: impl Source) -> Option<u32> {
+    let mut crc = flate2::Crc::new();
+    let mut piece = vec![0; 256 << 10];
+    let (mut at, size) = (0, content.size());
+    while at < size {
+        let count = (size - at).min(piece.len() as u64) as usize;
+        content.read_at(at, &mut piece[..count]).ok()?;
+        crc.update(&piece[..count]);
+        at += count as u64;
+    }
+    Some(crc.sum())
 }
 
 /// Whether `name` is that of an object.
@@ -162,12 +258,25 @@ impl Store {
         platform: Platform,
         library: &str,
     ) -> Result<Option<ObjectFolder>, StoreError> {
+        let folder = self.open_objects(platform, library)?;
+        if let Some(folder) = &folder {
+            // A hit changes no file of the directory, and its age is that of its last use.
+            let above = folder.path.parent().unwrap_or(&folder.path);
+            let used = File::open(above).and_then(|f| f.set_modified(SystemTime::now()));
+            used.map_err(|e| StoreError::at("write", above, e))?;
+        }
+        Ok(folder)
+    }
+
+    /// Like [`Store::objects`], without calling the directory used.
+    pub(super) fn open_objects(
+        &self,
+        platform: Platform,
+        library: &str,
+    ) -> Result<Option<ObjectFolder>, StoreError> {
         let folder = self.dir(&format!("{FOLDER}/{}", platform.arch()))?;
         // Objects that another user's sandbox made cannot be replaced by this one's.
-        let own = match rustix::process::geteuid() {
-            user if user.is_root() => library.to_owned(),
-            user => format!("{library}-{}", user.as_raw()),
-        };
+        let own = format!("{library}{}", of_user());
         let above = folder.join(&own);
         let failed = |e| StoreError::at("create", &above, e);
         if above.parent() != Some(&*folder) || own.starts_with('.') {
@@ -185,14 +294,29 @@ impl Store {
                 _ => {}
             }
         }
-        // A hit changes no file of the directory, and its age is that of its last use.
-        let used = File::open(&above).and_then(|f| f.set_modified(SystemTime::now()));
-        used.map_err(failed)?;
         Ok(Some(ObjectFolder {
             opened: File::open(&path).map_err(failed)?,
             path,
             _alone: alone,
         }))
+    }
+
+    /// Returns the libraries that this user has objects of.
+    pub(super) fn libraries_with_objects(&self) -> Result<Vec<(Platform, String)>, StoreError> {
+        let user = rustix::process::geteuid().as_raw();
+        let mut found = Vec::new();
+        for platform in Platform::ALL {
+            for path in entries(&self.root().join(FOLDER).join(platform.arch()))? {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let own = path
+                    .symlink_metadata()
+                    .is_ok_and(|m| m.uid() == user && m.is_dir());
+                if let Some(library) = name.strip_suffix(&of_user()).filter(|_| own) {
+                    found.push((platform, library.to_owned()));
+                }
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn object_folders(&self) -> Result<Vec<Entry>, StoreError> {
@@ -216,6 +340,14 @@ impl Store {
             }
         }
         Ok(found)
+    }
+}
+
+/// What the names of a user's directories end with.
+fn of_user() -> String {
+    match rustix::process::geteuid() {
+        user if user.is_root() => String::new(),
+        user => format!("-{}", user.as_raw()),
     }
 }
 
@@ -366,5 +498,89 @@ mod tests {
             std::fs::read_dir(outside.path().join("b")).unwrap().count(),
             1
         );
+    }
+
+    fn name(digit: char) -> String {
+        format!("{digit}/{digit}/{}", digit.to_string().repeat(64))
+    }
+
+    fn folder() -> (tempfile::TempDir, ObjectFolder) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let folder = store.objects(Platform::LinuxAmd64, "x").unwrap().unwrap();
+        (dir, folder)
+    }
+
+    #[test]
+    fn a_layer_brings_what_is_listed_and_not_here() {
+        let (_from, source) = folder();
+        for digit in ['a', 'b', 'c'] {
+            let content = digit.to_string().repeat(1000);
+            source.write(&name(digit), content.as_bytes()).unwrap();
+        }
+        let file = tempfile::tempfile().unwrap();
+        let mut names = source.names().unwrap();
+        // One of nothing but holes, which is larger than any object.
+        source.write(&name('e'), &b""[..]).unwrap();
+        let sparse = File::options()
+            .write(true)
+            .open(source.path().join(name('e')))
+            .unwrap();
+        sparse.set_len(MOST_OBJECT + 1).unwrap();
+        // One that is gone when it is packed.
+        names.insert(name('d'));
+        let packed = source.pack(names, file.try_clone().unwrap()).unwrap();
+        assert_eq!(packed, ['a', 'b', 'c'].map(name).into());
+        let layer = || {
+            use std::io::Seek as _;
+            let mut file = file.try_clone().unwrap();
+            file.rewind().unwrap();
+            file
+        };
+
+        let (_to, target) = folder();
+        target.write(&name('a'), &b"mine"[..]).unwrap();
+        let mut here = target.names().unwrap();
+        let listed = |name: &str| packed.contains(name);
+        target.unpack(layer(), listed, &mut here).unwrap();
+        assert_eq!(here, packed);
+        assert_eq!(target.names().unwrap(), packed);
+        assert_eq!(target.read(&name('a')).unwrap().1, 4, "mine stays");
+        assert_eq!(target.read(&name('b')).unwrap().1, 1000);
+
+        // A layer with a file that is not listed is refused, and so is a listed file whose name is not an object's.
+        let (_other, target) = folder();
+        let mut none = BTreeSet::new();
+        let less = |found: &str| found == name('a');
+        assert!(target.unpack(layer(), less, &mut none).is_err());
+        let mut tar = Writer::new(Format::Ustar, Vec::new());
+        tar.file("x", Attributes::new(0o644), 1, &b"x"[..]).unwrap();
+        let bad = tar.finish().unwrap();
+        let any = |_: &str| true;
+        assert!(target.unpack(bad.as_slice(), any, &mut none).is_err());
+        let cut = &std::io::read_to_string(layer()).unwrap().into_bytes()[..700];
+        assert!(target.unpack(cut, any, &mut BTreeSet::new()).is_err());
+    }
+
+    #[test]
+    fn an_object_is_whole_while_its_members_have_their_checksums() {
+        let (_dir, folder) = folder();
+        use stackforge_binary::samples::archive::{Build, File};
+        let good = Build::of(vec![File::new("obj", b"machine code")]).bytes();
+        let at = good.windows(7).position(|w| w == b"machine").unwrap();
+        let mut flipped = good.clone();
+        flipped[at] ^= 1;
+        for (digit, bytes, whole) in [
+            ('a', good.clone(), true),
+            ('b', flipped, false),
+            ('c', good[..good.len() - 1].to_vec(), false),
+            ('d', Vec::new(), false),
+        ] {
+            folder.write(&name(digit), bytes.as_slice()).unwrap();
+            assert_eq!(folder.is_whole(&name(digit)), whole, "{digit}");
+        }
+        assert!(!folder.is_whole(&name('e')), "it is not there");
+        folder.remove(&name('b')).unwrap();
+        assert_eq!(folder.names().unwrap(), ['a', 'c', 'd'].map(name).into());
     }
 }

@@ -6,7 +6,7 @@ use super::handle::{OnProgress, Store};
 use super::lock::is_at;
 use serde::Serialize;
 use serde_json::Value;
-use stackforge_types::{Digest, Sha256};
+use stackforge_types::{Digest, Platform, Sha256};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -29,6 +29,17 @@ pub struct Damaged {
     pub names: Vec<String>,
 }
 
+/// An object of a compile that lacks a part, or whose checksum is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamagedObject {
+    /// The library that it belongs to.
+    pub library: String,
+    /// The platform that it is for.
+    pub platform: Platform,
+    /// Its file below the directory of the library's objects.
+    pub name: String,
+}
+
 /// The result of verifying a store.
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
@@ -38,6 +49,10 @@ pub struct Verified {
     pub bytes: u64,
     /// Blobs whose bytes have another digest than their name.
     pub damaged: Vec<Damaged>,
+    /// Number of objects of compiles that were read.
+    pub objects: usize,
+    /// Objects that are not what sccache wrote.
+    pub damaged_objects: Vec<DamagedObject>,
     /// Keys of actions that cannot be read, or reference a missing or damaged blob.
     pub dangling: Vec<Digest>,
     /// Names of images with a missing or damaged blob.
@@ -56,6 +71,7 @@ impl Verified {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.damaged.is_empty()
+            && self.damaged_objects.is_empty()
             && self.dangling.is_empty()
             && self.incomplete.is_empty()
             && self.index.is_none()
@@ -89,6 +105,8 @@ impl Store {
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.2));
         let bytes = blobs.iter().map(|b| b.2).sum();
         let mut damaged = check(&blobs, bytes, on_progress)?;
+        let (objects, damaged_objects) =
+            self.check_objects(repair, &|| on_progress(bytes, bytes))?;
         for blob in &mut damaged {
             blob.damaged.names = self.names_of(&blob.damaged.digest);
         }
@@ -97,6 +115,8 @@ impl Store {
             blobs: blobs.len(),
             bytes,
             damaged: damaged.iter().map(|d| d.damaged.clone()).collect(),
+            objects,
+            damaged_objects,
             ..Verified::default()
         };
         let whole = |digest: &Digest| !bad.contains(digest) && self.blob_path(digest).is_file();
@@ -124,6 +144,39 @@ impl Store {
             out.repaired = true;
         }
         Ok(out)
+    }
+
+    /// Reads the objects of every library that no process uses, and returns how many there are and which are damaged.
+    /// With `repair` those are removed.
+    fn check_objects(
+        &self,
+        repair: bool,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(usize, Vec<DamagedObject>), StoreError> {
+        let (mut count, mut damaged) = (0, Vec::new());
+        for (platform, library) in self.libraries_with_objects()? {
+            let Some(folder) = self.open_objects(platform, &library)? else {
+                continue;
+            };
+            for name in folder.names()? {
+                if !goes_on() {
+                    return Err(StoreError::Interrupted);
+                }
+                count += 1;
+                if folder.is_whole(&name) {
+                    continue;
+                }
+                if repair {
+                    folder.remove(&name)?;
+                }
+                damaged.push(DamagedObject {
+                    library: library.clone(),
+                    platform,
+                    name,
+                });
+            }
+        }
+        Ok((count, damaged))
     }
 
     fn repair(
