@@ -2,8 +2,11 @@
 # Installs what `make dist` made in an empty Debian that has no more than Python, and does the first things with it as
 # an ordinary user: doctor, init, check, lock, build, audit, push and pull.
 #
-#     scripts/try-dist-in.sh SUITE wheel|deb [ARCHITECTURE]     SUITE: bookworm, trixie; ARCHITECTURE: amd64, arm64
+#     scripts/try-dist-in.sh SUITE wheel|deb [ARCHITECTURE]     SUITE: bookworm, trixie, ubuntu-like; ARCHITECTURE:
+#                                                               amd64, arm64
 #     scripts/try-dist-in.sh SUITE socket     the wheel, and Docker's socket: the image is built and run by Docker
+#
+# ubuntu-like is a trixie that says of itself what Ubuntu 24.04 does, for machines that reach no archive of Ubuntu.
 #
 # Another architecture than this machine's is emulated (Debian's qemu-user-static); then this machine's program builds
 # the same image too, and both have to be the same. Sandboxes do not start under that emulator, so the image is not
@@ -12,7 +15,8 @@
 # Needs mmdebstrap, Docker and docker-registry, which `scripts/setup.sh tests` installs.
 set -eu
 cd "$(dirname "$0")/.."
-suite=$1 kind=$2 more=
+suite=$1 kind=$2 more= from=$1
+[ "$suite" != ubuntu-like ] || from=trixie
 case $(uname -m) in aarch64) here=arm64 ;; *) here=amd64 ;; esac
 arch=${3:-$here}
 case $arch in
@@ -40,8 +44,23 @@ end() {
     rm -rf "$work"
 }
 trap end EXIT
-mmdebstrap --variant=minbase "--architectures=$arch" "--include=python3,python3-venv,ca-certificates$more" "$suite" "$work/root.tar" \
+mmdebstrap --variant=minbase "--architectures=$arch" "--include=python3,python3-venv,ca-certificates$more" "$from" "$work/root.tar" \
     >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+if [ "$suite" = ubuntu-like ]; then
+    mkdir -p "$work/usr/lib"
+    cat >"$work/usr/lib/os-release" <<EOF
+PRETTY_NAME="Ubuntu 24.04.3 LTS"
+NAME="Ubuntu"
+VERSION_ID="24.04"
+VERSION="24.04.3 LTS (Noble Numbat)"
+VERSION_CODENAME=noble
+ID=ubuntu
+ID_LIKE=debian
+UBUNTU_CODENAME=noble
+EOF
+    # Of two members with one name the later one counts.
+    tar --append --file "$work/root.tar" --owner 0 --group 0 --directory "$work" ./usr/lib/os-release
+fi
 docker import --platform "linux/$arch" "$work/root.tar" "$image" >/dev/null
 rm "$work/root.tar"
 

@@ -51,32 +51,6 @@ class Room(unittest.TestCase):
         self.assertGreater(memory.free_mib(), 0)
 
 
-class Threads(unittest.TestCase):
-    def test_nvcc_gets_its_share_of_the_cores(self):
-        for asked, others, cores, given in [
-            ("--threads 4", 0, 2, "--threads 2"),
-            ("--threads 4", 1, 2, "--threads 1"),
-            ("--threads 4", 5, 16, "--threads 3"),
-            ("--threads 4", 8, 16, "--threads 2"),
-            ("--threads 4", 0, 16, "--threads 4"),
-            ("--threads 4", 40, 16, "--threads 1"),
-            ("--threads=8", 1, 4, "--threads=2"),
-            ("-t 0", 1, 4, "-t 2"),
-            ("-t=0", 3, 4, "-t=1"),
-            ("-t 1", 0, 4, "-t 1"),
-            ("--threads", 1, 2, "--threads"),
-            ("-D --threads", 1, 2, "-D --threads"),
-            ("-O3", 1, 2, "-O3"),
-        ]:
-            command = ["sccache", "/cuda/bin/nvcc", "-c", "x.cu", *asked.split()]
-            expected = command[:4] + given.split()
-            self.assertEqual(memory.with_threads(command, others, cores), expected, (asked, others, cores))
-
-    def test_other_compilers_keep_their_flags(self):
-        for command in (["sccache", "/usr/bin/gcc", "-t", "4"], ["nvcc"], ["x", "--threads", "4"]):
-            self.assertEqual(memory.with_threads(command, 3, 2), command)
-
-
 class Compilers(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

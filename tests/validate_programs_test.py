@@ -216,6 +216,21 @@ class Imports(Validation):
         result = self.only_result(imports=())
         self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
 
+    def test_packages_of_a_namespace(self):
+        self.install("thing", modules={
+            "space/part/__init__.py": "", "space/part/deep/__init__.py": "1/0", "space/other/tests/__init__.py": "1/0",
+            "space/core.cpython-39-x86_64-linux-gnu.so": "", "space/lib/libx.so.1": "", "space/lib/liby.so": "", "bin/tool.py": "1/0"})
+        result = self.only_result(imports=())
+        self.assertEqual([module["module"] for module in result["modules"]], ["space.core", "space.part"])
+
+    def test_packages_that_were_packed_twice(self):
+        self.install("thing", modules={
+            "thing/__init__.py": "", "thing/engine/__init__.py": "from .. import engine", "engine/__init__.py": "from .. import x",
+            "data/__init__.py": "", "thing/thing/__init__.py": ""})
+        result = self.only_result(imports=())
+        self.assertEqual([module["module"] for module in result["modules"]], ["data", "thing"])
+        self.assertEqual(result["status"], "passed")
+
     def test_only_private_or_compiled_modules(self):
         self.install("thing", modules={"_thing.py": "raise ValueError('it was imported')"})
         self.assertIn("it was imported", self.only_result(imports=())["reason"])

@@ -6,6 +6,7 @@
 use super::ResolveError;
 use super::answer::{Pins, pin_lines};
 use super::git;
+use super::offer::Offer;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
@@ -226,7 +227,8 @@ impl BuildFacts<'_> {
         let requires = match self.requires(resolver, asked(self.pins)).await {
             Err(ResolveError::Unsatisfiable { .. }) => {
                 let none = Pins::new();
-                self.requires(resolver, asked(&none)).await
+                let requires = self.requires(resolver, asked(&none)).await;
+                requires.map_err(|e| e.with_offer(sdist.wheels.clone().map(Offer::Releases)))
             }
             done => done,
         };

@@ -56,6 +56,7 @@ impl DirectFiles {
             let sdist = Sdist {
                 file: direct.file.clone(),
                 metadata: direct.metadata.clone(),
+                wheels: None,
             };
             (!direct.file.file.ends_with(".whl")).then(|| (need.distribution.clone(), sdist))
         });

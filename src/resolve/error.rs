@@ -151,6 +151,14 @@ impl Explained for OsPackagesError {
 }
 
 impl ResolveError {
+    /// Adds what there is in place of what cannot be had.
+    pub(super) fn with_offer(mut self, offer: Option<Offer>) -> Self {
+        if let Self::Unsatisfiable { offers, .. } = &mut self {
+            offers.extend(offer);
+        }
+        self
+    }
+
     /// Adds what the catalog knows of OS packages that an archive no longer has.
     pub(super) fn with_former_names(mut self, catalog: &Catalog) -> Self {
         if let Self::OsPackages(e) = &mut self

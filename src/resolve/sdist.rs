@@ -5,6 +5,7 @@
 //! beside them when the archive was made. A build's wheel is compared with what was locked, so that an archive
 //! that speaks otherwise of itself is found.
 
+use crate::offer::Releases;
 use flate2::bufread::MultiGzDecoder;
 use pep440_rs::Version;
 use pep508_rs::{Requirement, VerbatimUrl};
@@ -38,6 +39,8 @@ const COMPILED: [&str; 12] = [
 pub(super) struct Sdist {
     pub file: PythonFile,
     pub metadata: SdistMetadata,
+    /// The releases that have a wheel, where the stack pins one that has none.
+    pub wheels: Option<Releases>,
 }
 
 /// Source distributions by name.

@@ -1,8 +1,5 @@
 """Lets a compiler begin once there is memory for it, and repeats it alone if the kernel killed it.
 
-nvcc gets no more threads than it has of the cores beside the others: more would finish nothing sooner, take more
-memory, and lose more if the build is ended.
-
 Usage: memory.py FOLDER MIB COMMAND...
 
 FOLDER is shared by all compilers of a build, which start as many as there are cores; MIB is what one of them may take.
@@ -75,24 +72,6 @@ def has_room(free, needs, running):
     return free - promised >= needs
 
 
-def with_threads(command, others, cores):
-    """The command for nvcc with its share of the cores: it compiles as many SMs at once as it has threads."""
-    if len(command) < 2 or os.path.basename(command[1]) != "nvcc":
-        return command
-    share = -(-cores // (others + 1))
-    out = list(command)
-    for at, word in enumerate(out):
-        name, equals, value = word.partition("=")
-        if name not in ("-t", "--threads"):
-            continue
-        place = at if equals else at + 1
-        value = value if equals else "".join(out[place : place + 1])
-        # 0 stands for as many as there are cores.
-        if value.isdigit() and (int(value) == 0 or int(value) > share):
-            out[place] = name + "=" + str(share) if equals else str(share)
-    return out
-
-
 class Gate:
     """The compilers of a build that run: each holds a lock on a file of its own, which the kernel gives back."""
 
@@ -105,7 +84,7 @@ class Gate:
         self.mine = None
 
     def enter(self, alone):
-        """Waits, and returns how many others run. A compiler that goes alone keeps the door shut until it leaves."""
+        """Waits. A compiler that goes alone keeps the door shut until it leaves."""
         began = time.monotonic()
         fcntl.flock(self.door, fcntl.LOCK_EX)
         while True:
@@ -120,7 +99,6 @@ class Gate:
         waited = time.monotonic() - began
         if waited > 1:
             self.note("waited %.1f" % waited)
-        return len(running)
 
     def leave(self):
         # In this order: who passes the door next does not find it.
@@ -198,11 +176,11 @@ def main(folder, mib, command):
     for attempt in range(tries):
         try:
             gate = Gate(folder, int(mib))
-            others = gate.enter(alone=attempt > 0)
+            gate.enter(alone=attempt > 0)
         except OSError:
             os.execvp(command[0], command)
         try:
-            status, killed = run(with_threads(command, others, len(os.sched_getaffinity(0))))
+            status, killed = run(command)
         finally:
             gate.leave()
         if not killed or attempt + 1 == tries:

@@ -48,7 +48,12 @@ pub(super) async fn read(
             }
         };
         let metadata = sdist::read(&file.file, &path).map_err(|e| failed(name, e.to_string()))?;
-        out.push((name.to_owned(), Sdist { file, metadata }));
+        let sdist = Sdist {
+            file,
+            metadata,
+            wheels: None,
+        };
+        out.push((name.to_owned(), sdist));
     }
     Ok(out)
 }

@@ -13,7 +13,6 @@ mod undeclared;
 
 use super::ResolveError;
 use super::answer::{Pin, Pins};
-use super::offer::Releases;
 use super::offers::{offers, with_wheel};
 use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
@@ -256,11 +255,11 @@ impl Sources<'_> {
                 sdists.insert(name, sdist.clone());
             }
         }
-        let instead = self.wheels_instead(&of_wheels, &sdists).await;
-        self.can_be_built(&sdists, &pins, &instead)?;
-        notes.extend(instead.iter().map(|(name, releases)| {
-            let version = &sdists[name].file.version;
-            format!("{name} {version} is taken as source: {releases}")
+        self.ask_for_wheels(&of_wheels, &mut sdists).await;
+        self.can_be_built(&sdists, &pins)?;
+        notes.extend(sdists.iter().filter_map(|(name, sdist)| {
+            let (version, wheels) = (&sdist.file.version, sdist.wheels.as_ref()?);
+            Some(format!("{name} {version} is taken as source: {wheels}"))
         }));
         Ok(Resolved {
             pins,
@@ -270,34 +269,21 @@ impl Sources<'_> {
         })
     }
 
-    /// Returns what the index has wheels of in place of the releases that the stack pins and that have none. Few of those
-    /// old ones compile.
-    async fn wheels_instead(
-        &self,
-        resolver: &Resolver<'_>,
-        sdists: &Sdists,
-    ) -> BTreeMap<String, Releases> {
-        let mut out = BTreeMap::new();
-        let pinned = |need: &&Need<'_>| {
-            let auto = need.library.from == From::Auto;
-            is_plain(need) && auto && sdists.contains_key(&need.distribution)
-        };
-        let needs = self.needs.iter().filter(|_| !self.offline).filter(pinned);
-        for need in needs.take(MOST_OFFERS) {
-            if let Some(releases) = with_wheel(resolver, &need.line()).await {
-                out.insert(need.distribution.clone(), releases);
+    /// Asks which releases have wheels of what the stack pins to one that has none. Few of those old ones compile.
+    async fn ask_for_wheels(&self, resolver: &Resolver<'_>, sdists: &mut Sdists) {
+        let needs = self.needs.iter().filter(|_| !self.offline);
+        let open = |need: &&Need<'_>| is_plain(need) && need.library.from == From::Auto;
+        let mut left = MOST_OFFERS;
+        for need in needs.filter(open) {
+            if let Some(sdist) = sdists.get_mut(&need.distribution).filter(|_| left > 0) {
+                sdist.wheels = with_wheel(resolver, &need.line()).await;
+                left -= 1;
             }
         }
-        out
     }
 
     /// Refuses what is compiled with Rust and has no wheel: a build has no network to fetch crates from.
-    fn can_be_built(
-        &self,
-        sdists: &Sdists,
-        pins: &Pins,
-        instead: &BTreeMap<String, Releases>,
-    ) -> Result<(), ResolveError> {
+    fn can_be_built(&self, sdists: &Sdists, pins: &Pins) -> Result<(), ResolveError> {
         let brings_cargo = |name: &str| {
             let named = self.needs.iter().find(|n| n.distribution == name);
             named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
@@ -309,8 +295,8 @@ impl Sources<'_> {
             return Ok(());
         };
         let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
-        let by = match (by.as_slice(), instead.get(name)) {
-            (_, Some(releases)) => format!("; {releases}"),
+        let by = match (by.as_slice(), &sdist.wheels) {
+            (_, Some(wheels)) => format!("; {wheels}"),
             ([], None) => String::new(),
             (by, None) => format!(" ({} needs it)", by.join(", ")),
         };

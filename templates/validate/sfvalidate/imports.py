@@ -8,10 +8,12 @@ nothing names modules, those are imported that its distribution brings. A module
 driver's library where there is no GPU is `not-run`.
 """
 
+import csv
 import importlib
 import importlib.metadata
 import json
 import os
+import pathlib
 import re
 import sys
 
@@ -21,6 +23,8 @@ LIMIT = 600
 ISOLATED = True
 TOGETHER = "together:"
 MODULE = re.compile(r"^([A-Za-z_]\w*)(\.py|(\.[\w-]+)?\.so)$", re.ASCII)
+# What no library for others is called.
+TAGGED = re.compile(r"\.(cpython-\d+[\w-]*|abi3)\.so$", re.ASCII)
 # Of those who pack more than they mean to.
 ASIDE = ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "setup")
 
@@ -84,15 +88,41 @@ def modules_of(library, distribution):
     """The modules that its recipe names, else the top ones that it brings: public ones if there are any."""
     if library["imports"] or library["gpu_imports"]:
         return library["imports"]
-    brought = set()
-    for path in distribution.files or []:
-        parts = path.parts
-        if len(parts) == 1 and MODULE.match(parts[0]):
-            brought.add(MODULE.match(parts[0]).group(1))
-        elif len(parts) == 2 and parts[1] == "__init__.py" and parts[0].isidentifier():
-            brought.add(parts[0])
-    meant = {name for name in brought if name not in ASIDE} or brought
-    return sorted({name for name in meant if not name.startswith("_")} or meant)
+    paths = [path.parts for path in recorded(distribution)]
+    packages = {parts[:-1] for parts in paths if parts[-1] == "__init__.py" and all(map(str.isidentifier, parts[:-1]))}
+    brought = {parts for parts in packages if len(parts) == 1}
+    brought |= {(single(parts[0]),) for parts in paths if len(parts) == 1 and single(parts[0])}
+    if not brought:
+        brought = in_namespaces(paths, packages)
+    # Some pack the packages inside of theirs once more, beside it, where they do not import.
+    twice = {parts[1:] for parts in packages if len(parts) == 2 and parts[:1] in brought and parts[1:] != parts[:1]}
+    brought = brought - twice or brought
+    meant = {parts for parts in brought if parts[-1] not in ASIDE} or brought
+    return sorted({".".join(parts) for parts in meant if not parts[-1].startswith("_")} or map(".".join, meant))
+
+
+def recorded(distribution):
+    """The files that it was installed with, also those that are gone: Python 3.12 leaves these out of `files`."""
+    text = distribution.read_text("RECORD")
+    if text is None:
+        return [pathlib.PurePosixPath(path) for path in distribution.files or []]
+    return [pathlib.PurePosixPath(row[0]) for row in csv.reader(text.splitlines()) if row and row[0]]
+
+
+def single(name):
+    """The module that a file is."""
+    match = MODULE.match(name)
+    return match and match.group(1)
+
+
+def in_namespaces(paths, packages):
+    """The packages, and the compiled modules, of folders that are no packages themselves: `google/cloud/storage`."""
+    def inside(parts):
+        return any(parts[:depth] in packages for depth in range(1, len(parts)))
+
+    compiled = {parts[:-1] + (single(parts[-1]),) for parts in paths
+                if TAGGED.search(parts[-1]) and single(parts[-1]) and all(map(str.isidentifier, parts[:-1]))}
+    return {parts for parts in packages | compiled if not inside(parts)}
 
 
 def try_import(name, job):
