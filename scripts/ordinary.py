@@ -28,6 +28,8 @@ import tarfile
 import tempfile
 import time
 
+from pip._vendor.packaging.markers import Marker
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(HERE, "tests", "ordinary")
 NAME = "stackforge-test-ordinary"
@@ -213,6 +215,15 @@ def add(libraries, name, wanted):
     libraries[whole] = ",".join(sorted(specifiers)) or "auto"
 
 
+def applies(marker, python):
+    """Whether a requirement is for Linux and that Python, by its marker (`; python_version < "3.0"`)."""
+    if not marker:
+        return True
+    here = {"python_version": python, "python_full_version": python + ".0", "sys_platform": "linux",
+            "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix", "extra": ""}
+    return Marker(marker.lstrip("; ").partition(" #")[0]).evaluate(here)
+
+
 def keep(path, options, folder, document, errors):
     if not options.keep:
         return
@@ -233,8 +244,7 @@ def try_requirements(path, options, folder):
             if not match:
                 odd.append(line)
                 continue
-            marker = match[3] or ""
-            if re.search(r"== *[\"'](win32|Windows|darwin|Darwin)", marker):
+            if not applies(match[3], options.python):
                 continue
             add(libraries, match[1].replace(" ", ""), match[2].replace(" ", ""))
     with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
