@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the example service, starts it and asks it over HTTP. Without a Docker Engine it runs in namespaces.
 set -eu
-stackforge=${STACKFORGE:-target/release/stackforge}
+stackforge=${STACKFORGE:-${CARGO_TARGET_DIR:-target}/release/stackforge}
 stack=examples/service/stack.yaml
 port=${PORT:-8000}
 tag=demo-service:latest

@@ -2,7 +2,7 @@
 # The main job on real packages, twice: the second run has nothing to do. Without a Docker Engine the
 # image becomes an OCI layout in target/demo.
 set -eu
-stackforge=target/release/stackforge
+stackforge=${CARGO_TARGET_DIR:-target}/release/stackforge
 stack=stacks/demo-cuda13.yaml
 if docker version >/dev/null 2>&1; then
     set --

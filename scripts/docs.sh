@@ -2,7 +2,7 @@
 # Writes the generated pages anew, builds the book in target/docs, and looks at each page with a browser where there is
 # one.
 set -eu
-stackforge=${STACKFORGE:-target/release/stackforge}
+stackforge=${STACKFORGE:-${CARGO_TARGET_DIR:-target}/release/stackforge}
 "$stackforge" explain --markdown >docs/rules.md
 "$stackforge" man --markdown >docs/commands.md
 "$stackforge" schema --markdown >docs/keys.md

@@ -2,7 +2,7 @@
 # Records docs/pictures/first.svg anew: a check that fails, and a first build.
 set -eu
 cd "$(dirname "$0")/.."
-program=$(realpath "${STACKFORGE:-target/release/stackforge}")
+program=$(realpath "${STACKFORGE:-${CARGO_TARGET_DIR:-target}/release/stackforge}")
 tools=target/recording-tools
 if [ ! -x "$tools/bin/python" ]; then
     python3 -m venv "$tools"

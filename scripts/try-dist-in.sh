@@ -44,11 +44,7 @@ end() {
     rm -rf "$work"
 }
 trap end EXIT
-mmdebstrap --variant=minbase "--architectures=$arch" "--include=python3,python3-venv,ca-certificates$more" "$from" "$work/root.tar" \
-    >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-if [ "$suite" = ubuntu-like ]; then
-    mkdir -p "$work/usr/lib"
-    cat >"$work/usr/lib/os-release" <<EOF
+cat >"$work/os-release" <<EOF
 PRETTY_NAME="Ubuntu 24.04.3 LTS"
 NAME="Ubuntu"
 VERSION_ID="24.04"
@@ -58,9 +54,10 @@ ID=ubuntu
 ID_LIKE=debian
 UBUNTU_CODENAME=noble
 EOF
-    # Of two members with one name the later one counts.
-    tar --append --file "$work/root.tar" --owner 0 --group 0 --directory "$work" ./usr/lib/os-release
-fi
+name=true
+[ "$suite" != ubuntu-like ] || name="cp '$work/os-release' \"\$1/usr/lib/os-release\""
+mmdebstrap --variant=minbase "--architectures=$arch" "--include=python3,python3-venv,ca-certificates$more" \
+    "--customize-hook=$name" "$from" "$work/root.tar" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 docker import --platform "linux/$arch" "$work/root.tar" "$image" >/dev/null
 rm "$work/root.tar"
 
