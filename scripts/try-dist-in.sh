@@ -8,9 +8,9 @@
 #
 # ubuntu-like is a trixie that says of itself what Ubuntu 24.04 does, for machines that reach no archive of Ubuntu.
 #
-# Another architecture than this machine's is emulated (Debian's qemu-user-static); then this machine's program builds
-# the same image too, and both have to be the same. Sandboxes do not start under that emulator, so the image is not
-# validated, and has no byte code.
+# Another architecture than this machine's is emulated (Debian's qemu-user-static and arch-test); then this machine's
+# program builds the same image too, and both have to be the same. Sandboxes do not start under that emulator, so the
+# image is not validated, and has no byte code.
 #
 # Needs mmdebstrap, Docker and docker-registry, which `scripts/setup.sh tests` installs.
 set -eu
@@ -25,7 +25,7 @@ case $arch in
     *) echo "try-dist-in: no architecture $arch; write amd64 or arm64" >&2; exit 2 ;;
 esac
 if [ "$arch" != "$here" ] && [ ! -e "/proc/sys/fs/binfmt_misc/qemu-$machine" ]; then
-    echo "try-dist-in: programs of $arch do not run here: install qemu-user-static" >&2
+    echo "try-dist-in: programs of $arch do not run here: install qemu-user-static, binfmt-support and arch-test" >&2
     exit 3
 fi
 case $kind in

@@ -10,25 +10,31 @@ use std::process::Command;
 pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
     let name = format!("{requirement}-{}", platform.unwrap_or("here"));
     let dir = super::target_tmp().join("wheels").join(&name);
+    // A killed pip leaves a part of a wheel under its name.
+    let part = dir.join("part");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
         .args(["--no-cache-dir", "--only-binary=:all:", "--dest"])
-        .arg(&dir)
+        .arg(&part)
         .env("LC_ALL", "C");
     if let Some(platform) = platform {
         pip.args(["--python-version", "3.12", "--platform", platform]);
     }
-    let wheel = || {
-        let files = std::fs::read_dir(&dir).ok()?;
+    let wheel = |dir: &Path| {
+        let files = std::fs::read_dir(dir).ok()?;
         let mut wheels = files.map(|f| f.unwrap().path());
         wheels.find(|f| f.extension().is_some_and(|e| e == "whl"))
     };
     let _alone = super::shared::alone(&format!("wheels/{name}"));
-    wheel().unwrap_or_else(|| {
+    wheel(&dir).unwrap_or_else(|| {
+        let _ = std::fs::remove_dir_all(&part);
         let output = pip.arg(requirement).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{requirement}: {stderr}");
-        wheel().unwrap()
+        let made = wheel(&part).unwrap();
+        let to = dir.join(made.file_name().unwrap());
+        std::fs::rename(made, &to).unwrap();
+        to
     })
 }
 
