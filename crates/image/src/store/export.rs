@@ -67,7 +67,7 @@ struct Packed<'a> {
     store: &'a Store,
     blobs: BTreeMap<String, Digest>,
     objects: usize,
-    /// Nobody else packs or changes them meanwhile.
+    /// Held until the blobs are removed, so that nobody else packs or changes them meanwhile.
     folders: Vec<ObjectFolder>,
 }
 
@@ -76,7 +76,6 @@ impl Drop for Packed<'_> {
         for digest in self.blobs.values() {
             let _ = remove(&self.store.blob_path(digest));
         }
-        self.folders.clear();
     }
 }
 

@@ -148,7 +148,7 @@ impl ObjectFolder {
     /// Takes the objects of a tar whose names are not in `here`, and adds those to it.
     ///
     /// # Errors
-    /// If the tar is damaged, or holds what `is_listed` does not know or what is no object.
+    /// If the tar is damaged, or has a file that is not listed or whose name is not an object's.
     pub fn unpack(
         &self,
         tar: impl Read,
