@@ -7,8 +7,8 @@
     scripts/ordinary.py requirements --every 10 --turn 3
 
 A set of packages is locked, built natively twice (the second time nothing is taken from the store) and, with
---docker, by the Docker engine, whose image's files are compared by path. Requirements are locked and built
-natively, and what they name is imported. One line of a Markdown table for each.
+--docker, by the Docker engine, whose image's files are compared by path. Of requirements `init` makes a stack, which is
+locked and built natively, and what they name is imported. One line of a Markdown table for each.
 
 --together N puts N packages into one stack. Where such a stack is not as it should be, each of its packages is tried
 alone. Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run
@@ -233,8 +233,9 @@ def keep(path, options, folder, document, errors):
         json.dump({"document": document, "errors": errors}, file, indent=1)
 
 
-def try_requirements(path, options, folder):
-    libraries, odd = {}, []
+def own_stack(path, options):
+    """Returns a stack that has each requirement as it is, and how many lines are none."""
+    libraries, odd = {}, 0
     with open(path, encoding="utf-8") as file:
         for line in file:
             line = line.strip()
@@ -242,26 +243,46 @@ def try_requirements(path, options, folder):
                 continue
             match = re.match(r"^([A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?)\s*((?:[<>=!~].*?)?)\s*(;.*)?$", line)
             if not match:
-                odd.append(line)
-                continue
-            if not applies(match[3], options.python):
-                continue
-            add(libraries, match[1].replace(" ", ""), match[2].replace(" ", ""))
+                odd += 1
+            elif applies(match[3], options.python):
+                add(libraries, match[1].replace(" ", ""), match[2].replace(" ", ""))
+    return stack(options.base, options.python, libraries, []), f"{odd} lines left out"
+
+
+def first_stack(path, options, folder):
+    """Returns the stack that `init` makes of requirements, and what it changed. No kernels are compiled in its image."""
+    init = [options.stackforge, "init", "--from", os.path.abspath(path), "--base", options.base, "--gpu", "a100"]
+    code, document, _, errors = run([*init, "-o", "s.yaml", "--force", "--json", "--store", options.store], folder)
+    if code:
+        return "", why(document, errors)
+    with open(os.path.join(folder, "s.yaml"), encoding="utf-8") as file:
+        text = file.read()
+    text = re.sub(r"^stack: .*$", f"stack: {NAME}", text, flags=re.MULTILINE) + "jit: false\n"
+    return text, f"{len(document['instead'])} moved, {document['notes']} notes"
+
+
+def try_requirements(path, options, folder):
+    if options.as_written:
+        text, remark = own_stack(path, options)
+    else:
+        text, remark = first_stack(path, options, folder)
+        if not text:
+            return "no stack", "", "", remark
     with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
-        file.write(stack(options.base, options.python, libraries, []))
+        file.write(text)
     lock = [options.stackforge, "lock", "s.yaml", "--json", "--store", options.store]
     code, document, seconds, errors = run(lock, folder)
     if code:
         keep(path, options, folder, document, errors)
-        return "not locked", f"{seconds:.0f}", f"{len(odd)} lines left out", why(document, errors)
+        return "not locked", f"{seconds:.0f}", remark, why(document, errors)
     if options.lock_only:
-        return "locked", f"{seconds:.0f}", f"{len(odd)} lines left out", ", ".join(document.get("os_libraries", []))
+        return "locked", f"{seconds:.0f}", remark, ", ".join(document.get("os_libraries", []))
     build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store, "--engine", "native"]
     code, document, more, errors = run([*build, "-o", "oci:image"], folder)
     result = "ok" if code == 0 else "refused"
     if code:
         keep(path, options, folder, document, errors)
-    return result, f"{seconds + more:.0f}", f"{len(odd)} lines left out", "" if code == 0 else why(document, errors)
+    return result, f"{seconds + more:.0f}", remark, "" if code == 0 else why(document, errors)
 
 
 def main():
@@ -275,6 +296,8 @@ def main():
     parser.add_argument("--docker", action="store_true", help="build by Docker too, and compare")
     parser.add_argument("--pyc", default="target/release/examples/pyc",
                         help="the program that --docker compares byte code with, an example of crates/binary")
+    parser.add_argument("--as-written", action="store_true",
+                        help="a stack with each requirement as it is, in place of what `init` makes of them")
     parser.add_argument("--lock-only", action="store_true", help="lock requirements, and build nothing")
     parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
     parser.add_argument("--together", type=int, default=1, help="how many packages are in one stack")

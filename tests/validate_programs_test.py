@@ -332,6 +332,26 @@ class Imports(Validation):
         self.assertEqual(result["status"], "not-run")
         self.assertEqual(result["reason"], "it asks the network when it is imported, and there is none here: cannot fetch the vocabulary")
 
+    def test_a_module_beside_the_own_one_may_want_what_is_not_required(self):
+        beside = {"thing/__init__.py": "", "aside_thing/__init__.py": "import elsewhere.deep"}
+        self.install("thing", modules=beside, record=True)
+        result = self.only_result(imports=())
+        statuses = {module["module"]: module["status"] for module in result["modules"]}
+        self.assertEqual((result["status"], statuses), ("passed", {"thing": "passed", "aside_thing": "not-run"}))
+        self.assertEqual(result["modules"][0]["reason"], "it imports elsewhere, which thing does not require")
+        # Who names it wants it, and the own one has to be there.
+        self.assertEqual(self.only_result(imports=("thing", "aside_thing"))["status"], "failed")
+        self.install("other", modules={"thing/__init__.py": "", "aside_thing/__init__.py": "import elsewhere"}, record=True)
+        self.assertEqual(self.only_result(name="other", imports=())["status"], "failed")
+        self.install("part", modules={"part/__init__.py": "", "aside_part/__init__.py": "import part.gone"}, record=True)
+        self.assertEqual(self.only_result(name="part", imports=())["status"], "failed")
+
+    def test_modules_that_wait_do_not_fail_together(self):
+        for name in ("one", "two"):
+            self.install(name, modules={name + "/__init__.py": "", "aside_" + name + "/__init__.py": "import elsewhere"}, record=True)
+        code, _, _ = self.validate(self.stack(*({"name": name} for name in ("one", "two"))))
+        self.assertEqual(code, 0)
+
     def test_stale_version_in_the_distribution_s_own_module_is_a_note(self):
         self.install("thing", "1.0", {"thing/__init__.py": "__version__ = '0.9'"})
         result = self.only_result()
@@ -653,9 +673,13 @@ class Rules(unittest.TestCase):
         self.assertIsNone(coverage.impossible("90", "x86_64"))
 
     def test_versions(self):
-        for expected, installed in (("2.13.0", "2.13.0+cu130"), ("1.0", "1.0.0"), ("2.8.3.post2", "2.8.3-post2"), ("1.0rc1", "1.0.0.rc1")):
+        for expected, installed in (("2.13.0", "2.13.0+cu130"), ("1.0", "1.0.0"), ("2.8.3.post2", "2.8.3-post2"), ("1.0rc1", "1.0.0.rc1"),
+                                    ("0.1.1.post2209072238", "0.1.1-2209072238"), ("1.0.post1", "1.0r1"), ("1.0rc2", "1.0c2"),
+                                    ("1.0a0", "1.0alpha"), ("1.0.post0", "1.0.post"), ("1.0.dev0", "1.0-dev"), ("1!1.0", "v1!1"),
+                                    ("1.0+ubuntu.1", "1.0+Ubuntu-1"), ("2013b0", "2013b"), ("0.2.0.post1.dev3", "0.2-1dev3")):
             self.assertTrue(imports.same_version(expected, installed), (expected, installed))
-        for expected, installed in (("2.13.0", "2.13.1"), ("2.13.0+cu130", "2.13.0+cu128"), ("1.0", "1.0.post1"), ("1.1", "1.10")):
+        for expected, installed in (("2.13.0", "2.13.1"), ("2.13.0+cu130", "2.13.0+cu128"), ("1.0", "1.0.post1"), ("1.1", "1.10"),
+                                    ("1.0", "1.0.1-1"), ("1.0", "1!1.0"), ("1.0a1", "1.0b1"), ("1.0.1", "1.0-1"), ("odd", "odder")):
             self.assertFalse(imports.same_version(expected, installed), (expected, installed))
         self.assertTrue(imports.related_version("4.10.0", "4.10.0.84"))
         self.assertFalse(imports.related_version("4.1", "4.10.0.84"))

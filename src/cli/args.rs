@@ -149,6 +149,9 @@ pub struct InitArgs {
     /// Start from what there is: requirements, a pyproject.toml, a Dockerfile, a conda environment.yml; `-` for stdin
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Base that a stack of a file stands on (default: the nearest on which `check` finds no error)
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub base: Option<String>,
     /// File to write; `-` for stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -2,14 +2,19 @@
 
 use super::Outcome;
 use super::args::{Common, InitArgs};
-use super::output::{Failure, json, print, shown};
+use super::output::{Failure, json, print, print_message, shown};
+use super::screen;
+use super::session::runtime;
 use stackforge_device::Device;
-use stackforge_device::convert::{self, Disk, Known};
+use stackforge_device::convert::{self, Disk, Found, Item, Known};
 use stackforge_device::starter::{self, Question, Starter};
-use stackforge_image::store::{save, save_new};
+use stackforge_image::store::{Store, save, save_new};
+use stackforge_resolve::{Loosened, Published};
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::{Diagnostic, codes};
-use stackforge_stack::spec::Sm;
+use stackforge_stack::spec::{self, Sm};
+use stackforge_stack::target::Target;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -39,6 +44,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
                 json(&serde_json::json!({
                     "file": path,
                     "notes": starter.notes,
+                    "instead": starter.instead,
                     "diagnostics": starter.errors,
                     "next": next(&starter),
                 }));
@@ -71,17 +77,87 @@ fn of_file(
     let mut found = convert::read(from, &known, &OnDisk)?;
     found.rename(&catalog.misnomers);
     found.rename_packages(&catalog.former_packages);
+    let (store, mut published) = published(common, catalog, &found)?;
     let output = args.output.as_deref().and_then(Path::parent);
-    let question = Question {
-        catalog,
-        known: &known,
-        found: &found,
-        gpu: args.gpu.as_deref(),
-        device,
-        name: &folder_name(from),
-        folder: output.unwrap_or(Path::new("")),
+    let write = |published: &Published, loosened: &Loosened| {
+        starter::of_file(&Question {
+            catalog,
+            known: &known,
+            found: &found,
+            published,
+            loosened,
+            gpu: args.gpu.as_deref(),
+            base: args.base.as_deref(),
+            device,
+            name: &folder_name(from),
+            folder: output.unwrap_or(Path::new("")),
+        })
+        .map_err(Failure::of)
     };
-    starter::of_file(&question).map_err(Failure::of)
+    let starter = write(&published, &Loosened::new())?;
+    let Some(store) = store else {
+        return Ok(starter);
+    };
+    let loosened = loosened(catalog, &starter, &mut published, &store)?;
+    if loosened.is_empty() {
+        return Ok(starter);
+    }
+    write(&published, &loosened)
+}
+
+/// Returns the releases with which pins go together that do not.
+fn loosened(
+    catalog: &Catalog,
+    starter: &Starter,
+    published: &mut Published,
+    store: &Store,
+) -> Result<Loosened, Failure> {
+    let Ok(file) = spec::read("the stack", &starter.text) else {
+        return Ok(Loosened::new());
+    };
+    let Ok(target) = Target::of(&file.pattern, catalog) else {
+        return Ok(Loosened::new());
+    };
+    let progress = &mut |text: &str| screen::doing(text);
+    let asked =
+        stackforge_resolve::loosened(&file.pattern, catalog, &target, published, store, progress);
+    Ok(runtime()?.block_on(asked).unwrap_or_else(|error| {
+        // What is wrong, `lock` will say.
+        tracing::debug!("pins stay as they are: {error}");
+        Loosened::new()
+    }))
+}
+
+/// Asks the indexes what they have of what a file asks for. Without the network nothing is known, and the stack has every
+/// requirement as it is.
+fn published(
+    common: &Common,
+    catalog: &Catalog,
+    found: &Found,
+) -> Result<(Option<Store>, Published), Failure> {
+    let all = [&found.libraries, &found.constraints, &found.overrides];
+    let bounded = all.into_iter().flatten().filter_map(|item| match item {
+        Item::Take(asked) => asked.is_bounded().then(|| asked.name.clone()),
+        Item::Note(_) => None,
+    });
+    let names: BTreeSet<String> = bounded.collect();
+    if common.offline || names.is_empty() {
+        return Ok((None, Published::default()));
+    }
+    let store = Store::open(common.store.as_deref())?;
+    screen::doing("asking the index which releases have wheels");
+    let asked = runtime()?.block_on(Published::ask(names, catalog, &store));
+    Ok(match asked {
+        Ok(published) => (Some(store), published),
+        Err(error) => {
+            if !common.quiet && !common.json {
+                print_message(&format!(
+                    "the index does not say which releases have wheels ({error}); `stackforge lock` will ask again\n"
+                ));
+            }
+            (None, Published::default())
+        }
+    })
 }
 
 /// Returns the name of the folder that a file is in.
@@ -96,13 +172,25 @@ fn folder_name(file: &Path) -> String {
 /// Says what was written and what is to do.
 fn summary(starter: &Starter, path: &Path) -> String {
     let path = shown(path);
+    let instead = match starter.instead.len() {
+        0 => None,
+        1 => Some("one requirement has another version, whose wheel fits".to_owned()),
+        n => Some(format!(
+            "{n} requirements have other versions, whose wheels fit"
+        )),
+    };
     let notes = match starter.notes {
-        0 => String::new(),
-        1 => " (a comment says what it lacks)".to_owned(),
-        n => format!(" ({n} comments say what it lacks)"),
+        0 => None,
+        1 => Some("a comment says what it lacks".to_owned()),
+        n => Some(format!("{n} comments say what it lacks")),
+    };
+    let remarks: Vec<String> = instead.into_iter().chain(notes).collect();
+    let remarks = match remarks.as_slice() {
+        [] => String::new(),
+        all => format!(" ({})", all.join("; ")),
     };
     let next = next(starter);
-    format!("{path}: written{notes}; next: stackforge {next} {path}\n")
+    format!("{path}: written{remarks}; next: stackforge {next} {path}\n")
 }
 
 /// Returns the command to go on with; `build` locks by itself.

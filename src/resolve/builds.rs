@@ -350,7 +350,13 @@ impl BuildFacts<'_> {
                 offers: Vec::new(),
             }
         })?;
-        let below = with_requirements("torch", self.pins.iter().map(|(n, p)| (n.as_str(), &p.via)));
+        // As a plan reads it in the lock.
+        let via: Vec<(&str, Vec<String>)> = self
+            .pins
+            .iter()
+            .map(|(name, pin)| (name.as_str(), pin.locked_via()))
+            .collect();
+        let below = with_requirements("torch", via.iter().map(|(name, via)| (*name, via)));
         pins.retain(|name, pin| {
             let above = alone && !below.is_empty() && !below.contains(name.as_str());
             let of_image = self.pins.get(name);

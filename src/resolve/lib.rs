@@ -7,11 +7,14 @@
 
 mod answer;
 mod builds;
+mod contents;
 mod direct;
 mod error;
 mod git;
 mod indexes;
 mod inputs;
+mod loosen;
+mod missing_modules;
 mod offer;
 mod offers;
 mod old;
@@ -56,7 +59,8 @@ pub use error::{OsPackagesError, ResolveError};
 pub use indexes::IndexAddress;
 pub use indexes::index_settings;
 pub use inputs::inputs;
-pub use package::{Package, PackageError, Pin, locked_files, package};
+pub use loosen::{Loosened, loosened};
+pub use package::{Package, PackageError, Pin, Published, locked_files, package};
 pub use reach::{index_address, index_answers};
 
 /// What may get a newer version than in the old lock.
@@ -114,21 +118,9 @@ where
 {
     let inputs = inputs(stack, catalog, target);
     let old = Old::new(old, stack, &inputs, options);
-    let indexes = Indexes::of(stack);
-    let own = indexes.origin == Origin::Stack;
-    let uv = Uv::find(catalog, &options.cache, options.offline, own, progress).await?;
-    let io = |source| ResolveError::Io {
-        doing: "create a directory in",
-        path: std::env::temp_dir(),
-        source,
-    };
-    let work = tempfile::tempdir().map_err(io)?;
-    let stubs = work.path().join("stubs");
-    let mut resolver = Resolver {
-        uv: &uv,
-        settings: uv_settings(stack, target, &indexes, options.offline),
-        work: work.path(),
-    };
+    let workplace = Workplace::of(stack, catalog, options, progress).await?;
+    let stubs = workplace.stubs();
+    let mut resolver = workplace.resolver(stack, target, options.offline);
     let mut needs = needs(stack, target);
     let choice = Choice::of(stack, target, catalog);
     wheel_or_source::decide(&mut needs, &resolver, &choice).await?;
@@ -155,7 +147,10 @@ where
             .collect(),
         ..Question::default()
     };
-    let selector = Selector::new(&needs, &direct, &old, catalog, options);
+    // Of an unknown base nothing is known.
+    let image = target.base.image();
+    let on_cuda = image.is_none_or(|image| image.cuda.is_some());
+    let selector = Selector::new(&needs, &direct, &old, catalog, options, on_cuda);
     let Selection {
         pins,
         plain,
@@ -214,12 +209,10 @@ where
     let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
     let by_file = options.pull || old.platform.is_some_and(os::was_read);
     let taken = if stack.os_libraries && (by_file || os::is_made_here(target)) {
-        let objects = &selector.objects;
-        let mut taken = objects
-            .taken(&wheels, &builds, &pins, &files, progress)
-            .await;
+        let contents = selector.contents.contents(&wheels, &files, progress).await;
+        let mut taken = system::taken(&wheels, &builds, &pins, &contents, catalog);
         // A base with CUDA has its libraries.
-        if target.base.image().is_none_or(|i| i.cuda.is_some()) {
+        if on_cuda {
             taken.lacking.clear();
         }
         taken
@@ -265,6 +258,46 @@ where
         platforms: vec![section],
     };
     Ok(Locked { lock, notes })
+}
+
+/// uv, and a directory for what it is asked about one stack.
+struct Workplace {
+    uv: Uv,
+    indexes: Indexes,
+    work: tempfile::TempDir,
+}
+
+impl Workplace {
+    async fn of(
+        stack: &Stack,
+        catalog: &Catalog,
+        options: &LockOptions,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, ResolveError> {
+        let indexes = Indexes::of(stack);
+        let own = indexes.origin == Origin::Stack;
+        let uv = Uv::find(catalog, &options.cache, options.offline, own, progress).await?;
+        let io = |source| ResolveError::Io {
+            doing: "create a directory in",
+            path: std::env::temp_dir(),
+            source,
+        };
+        let work = tempfile::tempdir().map_err(io)?;
+        Ok(Self { uv, indexes, work })
+    }
+
+    fn resolver(&self, stack: &Stack, target: &Target<'_>, offline: bool) -> Resolver<'_> {
+        Resolver {
+            uv: &self.uv,
+            settings: uv_settings(stack, target, &self.indexes, offline),
+            work: self.work.path(),
+        }
+    }
+
+    /// Directory for sdists that have metadata alone.
+    fn stubs(&self) -> PathBuf {
+        self.work.path().join("stubs")
+    }
 }
 
 /// Returns the requirements, or the constraints, of the stack's app.

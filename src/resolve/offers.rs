@@ -86,10 +86,11 @@ async fn releases(
         }
         None => None,
     };
-    // uv takes the newest of those up to what is wanted.
+    // Wheels for a newer Python come with later releases.
     let nearest = match (&fitting, Releases::wanted(&asked)) {
-        (Some((oldest, _)), Some(wanted)) if wanted > oldest => {
-            ask(format!("{name}<={wanted}"), false).await?
+        (Some((oldest, newest)), Some(wanted)) if wanted > oldest => {
+            let later = ask(format!("{name}>={wanted}"), true).await?;
+            Some(later.unwrap_or_else(|| newest.clone()))
         }
         _ => None,
     };

@@ -204,14 +204,7 @@ async fn downgrades<'a>(
         .needs
         .iter()
         .filter(|n| n.is_open() && n.pinned.is_none() && !resolution.kept.contains(&n.distribution))
-        // `auto` follows the version that the rest of the stack pins.
-        .filter(|n| {
-            let pinned_by_others = resolution
-                .pins
-                .get(&n.distribution)
-                .is_some_and(|p| !p.via.is_empty());
-            n.specifiers().is_some() || !pinned_by_others
-        })
+        .filter(|n| !follows(n, resolution))
         .collect();
     if suspects.is_empty() {
         return Ok(Vec::new());
@@ -242,6 +235,19 @@ async fn downgrades<'a>(
         });
     let findings: Result<Vec<_>, _> = join_all(checks).await.into_iter().collect();
     Ok(findings?.into_iter().flatten().collect())
+}
+
+/// Whether a library has its version by what requires it: `auto` by anything, a range by a library that the stack itself
+/// holds to versions (triton by torch).
+fn follows(need: &Need<'_>, resolution: &StackResolution<'_>) -> bool {
+    let Some(pin) = resolution.pins.get(&need.distribution) else {
+        return false;
+    };
+    let is_range = need.specifiers().is_some();
+    pin.via.iter().any(|by| {
+        let mut others = resolution.needs.iter();
+        !is_range || others.any(|o| o.distribution == *by && o.specifiers().is_some())
+    })
 }
 
 /// Returns the requirements of the comparison. A library with `auto` follows the stack's versions of its

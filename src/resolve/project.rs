@@ -57,8 +57,11 @@ pub(super) struct Question {
     /// `name==version` lines to keep if possible.
     pub preferences: Vec<String>,
     pub no_deps: bool,
-    /// Whether to ask for the oldest versions, not the newest.
+    /// Whether to ask for the oldest versions of the requirements, not the newest; what they need is the newest.
     pub lowest: bool,
+    /// Whether to leave out releases that are not final, but for those that a requirement names. Without it, uv takes
+    /// one where no final release goes with the rest.
+    pub only_final: bool,
     /// Whether to ask for files and digests instead of versions.
     pub files: bool,
     pub offline: bool,
@@ -121,7 +124,6 @@ impl UvSettings {
 
     /// Writes the question into `dir` and returns uv's arguments. The answer is written to
     /// [`Question::answer`].
-    /// [`Question::answer`].
     pub fn write(&self, question: &Question, dir: &Path) -> Result<Vec<String>, ResolveError> {
         let write = |name: &str, text: &str| {
             let path = dir.join(name);
@@ -157,9 +159,20 @@ impl UvSettings {
         option("--python-version", &self.target.python.to_string());
         option(
             "--resolution",
-            if question.lowest { "lowest" } else { "highest" },
+            if question.lowest {
+                "lowest-direct"
+            } else {
+                "highest"
+            },
         );
-        option("--prerelease", "if-necessary-or-explicit");
+        option(
+            "--prerelease",
+            if question.only_final {
+                "explicit"
+            } else {
+                "if-necessary-or-explicit"
+            },
+        );
         if !self.sdists_too {
             option("--only-binary", ":all:");
         }
@@ -276,7 +289,7 @@ fn lines(items: &[String]) -> String {
 }
 
 /// Writes an sdist that contains only metadata, for a release that is not in an index.
-fn stub(
+pub(super) fn stub(
     dir: &Path,
     distribution: &str,
     version: &Version,

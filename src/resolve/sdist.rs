@@ -2,7 +2,7 @@
 //!
 //! In: the archive. Out: its requirements, what its build requires, and whether it has code to compile. The
 //! requirements are those that a build cannot change (PEP 643, PEP 621); else those that setuptools wrote
-//! beside them when the archive was made. A build's wheel is compared with what was locked, so that an archive
+//! beside them when the archive was made, or those that a setup.py names literally. A build's wheel is compared with what was locked, so that an archive
 //! that speaks otherwise of itself is found.
 
 use crate::offer::Releases;
@@ -170,6 +170,7 @@ impl Texts {
             None => None,
         };
         let info = Info::of(text("PKG-INFO").unwrap_or_default());
+        let setup = text("setup.py").unwrap_or_default();
         let beside = self.by_path.iter();
         let mut beside = beside.filter(|(path, _)| path.ends_with("requires.txt"));
         let requires_dist = if info.is_fixed() {
@@ -178,6 +179,9 @@ impl Texts {
             requires
         } else if let Some((_, text)) = beside.next() {
             of_setuptools(text)
+        } else if info.requires.is_empty() {
+            let named = of_setup(setup, "install_requires").into_iter();
+            named.filter(|line| is_requirement(line)).collect()
         } else {
             info.requires.clone()
         };
@@ -189,7 +193,7 @@ impl Texts {
         let mut requires = requires.unwrap_or_else(|| LEGACY.map(str::to_owned).to_vec());
         let backend = build.and_then(|b| b.get("build-backend")?.as_str());
         requires.extend(of_backend(backend.unwrap_or_default()));
-        requires.extend(setup_requires(text("setup.py").unwrap_or_default()));
+        requires.extend(of_setup(setup, "setup_requires"));
         let of_rust = requires.iter().any(|line| is_for_rust(line));
         Ok(SdistMetadata {
             dependencies: StaticMetadata {
@@ -201,6 +205,10 @@ impl Texts {
             fetches_crates: of_rust && !self.has_crates,
         })
     }
+}
+
+fn is_requirement(text: &str) -> bool {
+    Requirement::<VerbatimUrl>::from_str(text).is_ok()
 }
 
 /// Whether a requirement of a build is what compiles Rust.
@@ -282,8 +290,7 @@ fn of_project(project: &toml::Table) -> Option<Vec<String>> {
 /// Returns a requirement as PEP 508 has it. Archives of before it have `>=1.*`, which pip took for `>=1`.
 /// `None` for what an extra requires and nobody can read.
 fn requirement(text: String) -> Option<Result<String, SdistError>> {
-    let is_one = |text: &str| Requirement::<VerbatimUrl>::from_str(text).is_ok();
-    if is_one(&text) {
+    if is_requirement(&text) {
         return Some(Ok(text));
     }
     let (asked, marker) = text.split_once(';').unwrap_or((&text, ""));
@@ -304,7 +311,7 @@ fn requirement(text: String) -> Option<Result<String, SdistError>> {
     if !marker.is_empty() {
         plain = format!("{plain} ;{marker}");
     }
-    if is_one(&plain) {
+    if is_requirement(&plain) {
         Some(Ok(plain))
     } else if text.contains("extra ==") {
         None
@@ -339,22 +346,35 @@ fn of_backend(backend: &str) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Returns the literal strings of `setup_requires=[…]` in a setup.py, which setuptools would fetch while it builds.
-fn setup_requires(setup: &str) -> Vec<String> {
-    let list = || {
-        let (_, rest) = setup.split_once("setup_requires")?;
-        let rest = rest.trim_start().strip_prefix('=')?.trim_start();
-        let (list, _) = rest.strip_prefix(['[', '('])?.split_once([']', ')'])?;
-        Some(list)
+/// Returns the literal strings of `KEY=[…]` in a setup.py, up to what is not literal: of `setup_requires`, which setuptools
+/// would fetch while it builds, and `install_requires`, which distutils does not write into an archive.
+fn of_setup(setup: &str, key: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let list = setup
+        .match_indices(key)
+        .filter(|(at, _)| !setup[..*at].ends_with(is_word))
+        .find_map(|(at, _)| setup[at + key.len()..].trim_start().strip_prefix('='));
+    let Some(mut rest) = list.and_then(|list| list.trim_start().strip_prefix(['[', '('])) else {
+        return out;
     };
-    let items = list().unwrap_or_default().split(',').map(str::trim);
-    let literal = |item: &str| {
-        let quote = item.chars().next().filter(|c| ['"', '\''].contains(c))?;
-        let inner = item.strip_prefix(quote)?.strip_suffix(quote)?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.<>=!~ ;".contains(c);
-        (!inner.is_empty() && inner.chars().all(plain)).then(|| inner.to_owned())
-    };
-    items.filter_map(literal).collect()
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
+        if let Some(comment) = rest.strip_prefix('#') {
+            rest = comment.split_once('\n').map_or("", |(_, after)| after);
+            continue;
+        }
+        let quote = rest.chars().next().filter(|c| ['"', '\''].contains(c));
+        let literal = quote.and_then(|quote| rest[1..].split_once(quote));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.<>=!~ ;,[]()'\"".contains(c);
+        match literal {
+            Some((literal, after)) if !literal.is_empty() && literal.chars().all(plain) => {
+                out.push(literal.to_owned());
+                rest = after;
+            }
+            _ => return out,
+        }
+    }
 }
 
 /// Adds conditions to a requirement, which may have one of its own.
@@ -477,20 +497,35 @@ mod tests {
 
     #[test]
     fn what_setup_py_would_fetch_is_required() {
-        let of = |text: &str| setup_requires(text);
+        let of = |text: &str| of_setup(text, "setup_requires");
         assert_eq!(
             of("setup(\n  setup_requires = [\n 'nose', \"numpy>=1.2\" ],\n)"),
             ["nose", "numpy>=1.2"]
         );
         assert_eq!(of("setup(setup_requires=needs, x=[1])"), [""; 0]);
         assert_eq!(of("setup_requires=['a b@c', f'x']"), [""; 0]);
+        let more = "my_setup_requires=['x'] setup_requires=( # two\n'a[b]>=1,<2', # 'c'\n 'd', e)";
+        assert_eq!(of(more), ["a[b]>=1,<2", "d"]);
+    }
+
+    #[test]
+    fn what_distutils_does_not_write_down_is_read_in_setup_py() {
+        let setup = "setup(name='pybars4', install_requires=['PyMeta3>=0.5.1', 'x y z', 'a'])";
+        let x = read_of(&[("PKG-INFO", "Metadata-Version: 1.1\n"), ("setup.py", setup)]);
+        assert_eq!(x.dependencies.requires_dist, ["PyMeta3>=0.5.1", "a"]);
+        let beside = ("x.egg-info/requires.txt", "b\n");
+        let x = read_of(&[("setup.py", setup), beside]);
+        assert_eq!(x.dependencies.requires_dist, ["b"]);
+        let fixed = "Metadata-Version: 2.2\nName: x\n";
+        let x = read_of(&[("PKG-INFO", fixed), ("setup.py", setup)]);
+        assert_eq!(x.dependencies.requires_dist, [""; 0]);
     }
 
     proptest! {
         #[test]
         fn no_text_panics(info in "\\PC{0,200}", requires in "[\\[\\]a-z:;@ \n]{0,80}") {
             let _ = Info::of(&info);
-            let _ = setup_requires(&info);
+            let _ = of_setup(&info, "setup_requires");
             for line in of_setuptools(&requires) {
                 prop_assert!(!line.contains('\n'));
             }

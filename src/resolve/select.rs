@@ -4,7 +4,9 @@
 //! distributions of those years say so: where such a one is chosen, numpy is held below 2.
 
 use super::answer::{self, Pins};
+use super::contents;
 use super::direct::DirectFiles;
+use super::missing_modules::{self, MissingModule};
 use super::old::Old;
 use super::project::Question;
 use super::python::Resolver;
@@ -16,8 +18,11 @@ use super::{LockOptions, ResolveError};
 use pep440_rs::Version;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::PythonFile;
-use std::collections::BTreeMap;
+use stackforge_stack::spec::PythonVersion;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// How often what is added is looked at for what it lacks itself.
+const MOST_TIMES: usize = 3;
 /// The last Python that numpy 1 has wheels for.
 const LAST_OF_NUMPY_1: (u8, u8) = (3, 12);
 
@@ -41,7 +46,7 @@ pub(super) struct Selector<'a> {
     pub sources: Sources<'a>,
     pub needs: &'a [Need<'a>],
     pub direct: &'a DirectFiles,
-    pub objects: system::Reader<'a>,
+    pub contents: contents::Reader<'a>,
 }
 
 impl<'a> Selector<'a> {
@@ -51,6 +56,7 @@ impl<'a> Selector<'a> {
         old: &'a Old<'a>,
         catalog: &'a Catalog,
         options: &'a LockOptions,
+        cuda: bool,
     ) -> Self {
         let (cache, offline) = (options.cache.as_path(), options.offline);
         Self {
@@ -60,10 +66,11 @@ impl<'a> Selector<'a> {
                 catalog,
                 cache,
                 offline,
+                cuda,
             },
             needs,
             direct,
-            objects: system::Reader {
+            contents: contents::Reader {
                 catalog,
                 cache,
                 offline,
@@ -80,11 +87,89 @@ impl Selector<'_> {
         question: &mut Question,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Selection, ResolveError> {
-        let selection = self.for_numpy(resolver, question, progress).await?;
+        let settings = resolver.settings.clone();
+        let python = settings.target.python;
+        let mut selection = self.for_numpy(resolver, question, progress).await?;
+        let mut tried: BTreeSet<String> = BTreeSet::new();
+        let mut added: Vec<MissingModule> = Vec::new();
+        for _ in 0..MOST_TIMES {
+            let mut missing = self.missing(&selection, python, progress).await;
+            missing.retain(|missing| tried.insert(missing.requirement.clone()));
+            if missing.is_empty() {
+                break;
+            }
+            // All at once, and one after another where they do not go together.
+            let mut left = vec![&missing[..]];
+            while let Some(some) = left.pop() {
+                let mut more = question.clone();
+                let lines = some.iter().map(|missing| missing.requirement.clone());
+                more.requirements.extend(lines);
+                // What is added changes nothing else, and uv has nothing to look for.
+                let mut held = more.clone();
+                held.constraints.extend(others(&selection.pins, some));
+                let answered = std::mem::replace(&mut resolver.settings, settings.clone());
+                match self.for_numpy(resolver, &mut held, progress).await {
+                    Ok(with) => {
+                        (selection, *question) = (with, more);
+                        added.extend(some.iter().cloned());
+                    }
+                    Err(ResolveError::Unsatisfiable { .. }) => {
+                        resolver.settings = answered;
+                        left.extend(some.chunks(1).filter(|one| one.len() < some.len()));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        for missing in added {
+            self.attribute(&mut selection, missing);
+        }
         question
             .constraints
             .extend(selection.bounds.iter().cloned());
         Ok(selection)
+    }
+
+    /// Returns what chosen distributions import and none of them brings.
+    async fn missing(
+        &self,
+        selection: &Selection,
+        python: PythonVersion,
+        progress: &mut dyn FnMut(&str),
+    ) -> Vec<MissingModule> {
+        let sources = selection.plain.values().map(|sdist| &sdist.file);
+        let files = selection.wheels.iter().chain(sources);
+        let contents = self.contents.contents(files, &selection.files, progress);
+        let catalog = self.contents.catalog;
+        let known = |module: &str| catalog.requirement_of(module, python);
+        missing_modules::missing(&contents.await, &selection.pins, known)
+    }
+
+    /// Says of what was added for its importers by whom it is required.
+    fn attribute(&self, selection: &mut Selection, missing: MissingModule) {
+        let name = missing.distribution();
+        let MissingModule {
+            module,
+            requirement,
+            by,
+        } = missing;
+        let importers: Vec<String> = by.into_iter().collect();
+        selection.notes.push(format!(
+            "{requirement} is taken: {} imports {module} and does not require it",
+            importers.join(", ")
+        ));
+        let named = self.needs.iter().any(|need| need.distribution == name);
+        let Some(pin) = selection.pins.get_mut(&name).filter(|_| !named) else {
+            return;
+        };
+        pin.named = false;
+        pin.via.extend(importers);
+        pin.via.sort();
+        pin.via.dedup();
+        let wheel = selection.wheels.iter_mut().find(|w| w.name == name);
+        if let Some(wheel) = wheel {
+            wheel.via = pin.locked_via();
+        }
     }
 
     async fn for_numpy(
@@ -140,10 +225,11 @@ impl Selector<'_> {
         }
         let wheels = selection.wheels.iter();
         let users: Vec<&PythonFile> = wheels.filter(|w| numpy.via.contains(&w.name)).collect();
-        let files = &selection.files;
-        let old = self.objects.for_numpy_1(&users, files, progress).await;
+        let compiled = users.into_iter().filter(|w| contents::has_objects(w));
+        let contents = self.contents.contents(compiled, &selection.files, progress);
+        let contents = contents.await;
         let version = |name: &str| selection.pins.get(name).map(|pin| &pin.version);
-        old.into_iter()
+        system::for_numpy_1(&contents)
             .filter_map(|name| Some(format!("{name} {}", version(name)?)))
             .collect()
     }
@@ -178,6 +264,15 @@ impl Selector<'_> {
             notes,
         })
     }
+}
+
+/// Returns constraints that hold everything but what is added.
+fn others(pins: &Pins, added: &[MissingModule]) -> Vec<String> {
+    let added: BTreeSet<String> = added.iter().map(MissingModule::distribution).collect();
+    let others = pins.iter().filter(|(name, _)| !added.contains(*name));
+    others
+        .map(|(name, pin)| format!("{name}=={}", pin.version))
+        .collect()
 }
 
 pub(super) type Sdists = BTreeMap<String, PythonFile>;

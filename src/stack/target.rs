@@ -43,9 +43,7 @@ const GLIBC: u16 = 28;
 impl<'a> Target<'a> {
     /// Returns the minor version of the base's glibc.
     pub fn glibc(&self) -> u16 {
-        let libc = self.base.image().map(|i| i.libc.as_str());
-        let minor = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
-        minor.unwrap_or(GLIBC)
+        self.base.image().and_then(Image::glibc).unwrap_or(GLIBC)
     }
 
     /// Looks up every name of the stack.

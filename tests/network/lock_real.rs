@@ -216,6 +216,19 @@ fn a_silent_downgrade_is_refused_with_what_causes_it() {
 }
 
 #[test]
+fn a_range_follows_a_library_that_the_stack_holds_back() {
+    // dash 2.14.0 requires Flask below 2.3.
+    let stack = stack(
+        "linux/amd64",
+        "3.9",
+        "  flask: \">=1\"\n  dash: \"2.14.0\"\n",
+    );
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let flask = version(&lock.platforms[0], "flask");
+    assert!(flask.starts_with("2.2."), "{flask}");
+}
+
+#[test]
 fn an_older_release_of_an_ordinary_library_is_said() {
     let stack = stack(
         "linux/amd64",
@@ -507,4 +520,59 @@ fn known_bounds_hold() {
         let found = version(name);
         assert!(release(&found) < release(bound), "{name} {found}");
     }
+}
+
+#[test]
+fn what_is_imported_and_not_required_is_added() {
+    let stack = stack("linux/amd64", "3.11", "  pyopenjtalk-prebuilt: \"0.3.0\"\n");
+    let first = locked(&stack, None, Upgrade::None).unwrap();
+    let wheels = &first.lock.platforms[0].wheels;
+    let setuptools = wheels.iter().find(|w| w.name == "setuptools").unwrap();
+    let major: u32 = setuptools
+        .version
+        .split('.')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    // Later ones do not have pkg_resources.
+    assert!(major < 82, "{setuptools:?}");
+    assert_eq!(setuptools.via, ["pyopenjtalk-prebuilt"]);
+    let note = "setuptools<81 is taken: pyopenjtalk-prebuilt imports pkg_resources and does not require it";
+    assert!(first.notes.iter().any(|n| n == note), "{:?}", first.notes);
+    let again = locked(&stack, Some(&first.lock), Upgrade::None).unwrap();
+    assert_eq!(again.lock, first.lock);
+}
+
+#[test]
+fn what_python_no_longer_has_is_added() {
+    let libraries = "  webob: \"1.8.7\"\n  tweepy: \"4.14.0\"\n  speechrecognition: \"3.10.0\"\n";
+    let lock = |python| {
+        locked(
+            &stack("linux/amd64", python, libraries),
+            None,
+            Upgrade::None,
+        )
+        .unwrap()
+    };
+    let brought = [
+        "audioop-lts",
+        "legacy-cgi",
+        "standard-aifc",
+        "standard-imghdr",
+    ];
+    let of = |locked: &Locked| -> Vec<String> {
+        let wheels = locked.lock.platforms[0].wheels.iter();
+        let names = wheels.map(|wheel| wheel.name.clone());
+        names
+            .filter(|name| brought.contains(&name.as_str()))
+            .collect()
+    };
+    let new = lock("3.13");
+    assert_eq!(of(&new), brought);
+    let note = "legacy-cgi is taken: webob imports cgi and does not require it";
+    assert!(new.notes.iter().any(|n| n == note), "{:?}", new.notes);
+    // Python 3.11 has them.
+    let old = lock("3.11");
+    assert!(of(&old).is_empty() && !old.notes.iter().any(|n| n.contains("imports")));
 }

@@ -4,6 +4,7 @@ mod audit;
 mod audit_planted;
 mod deploy;
 mod emit;
+mod init;
 mod killed_build;
 mod lock_real;
 mod oracle;

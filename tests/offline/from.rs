@@ -35,7 +35,7 @@ fn copied(from: &Path, to: &Path) {
 
 /// The stack of a file of the sandbox, which `check` reads and finds no error in.
 fn stack(sandbox: &Sandbox, args: &[&str]) -> String {
-    let all = [&["init", "-o", "s.yaml", "--force"], args].concat();
+    let all = [&["init", "--offline", "-o", "s.yaml", "--force"], args].concat();
     let run = sandbox.run(&all);
     assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
     let check = sandbox.run(&["check", "s.yaml"]);
@@ -73,7 +73,15 @@ fn requirements_of_all_fields_become_stacks() {
         let name = file.file_stem().unwrap().to_str().unwrap();
         let from = file.to_str().unwrap();
         let args = [
-            "init", "--from", from, "--gpu", "a100", "-o", "s.yaml", "--force",
+            "init",
+            "--offline",
+            "--from",
+            from,
+            "--gpu",
+            "a100",
+            "-o",
+            "s.yaml",
+            "--force",
         ];
         let run = sandbox.run(&args);
         assert_eq!(run.code, 0, "{name}: {}", run.stderr);
@@ -159,7 +167,16 @@ fn bad_input_is_told_and_leaves_everything_as_it_was() {
         .filter(|n| *n != "other.txt")
         .chain(others)
     {
-        let run = sandbox.run(&["init", "--from", name, "--gpu", "h100", "-o", "new.yaml"]);
+        let run = sandbox.run(&[
+            "init",
+            "--offline",
+            "--from",
+            name,
+            "--gpu",
+            "h100",
+            "-o",
+            "new.yaml",
+        ]);
         assert_eq!(run.code, 2, "{name}: {}{}", run.stdout, run.stderr);
         assert!(!sandbox.path("new.yaml").exists(), "{name}");
         told += &format!("{name}\n{}\n", run.stderr);
@@ -174,6 +191,7 @@ fn a_file_is_replaced_only_by_force() {
     sandbox.write("s.yaml", "mine\n");
     let args = [
         "init",
+        "--offline",
         "--from",
         "requirements.txt",
         "--gpu",
@@ -199,6 +217,7 @@ fn a_file_is_replaced_only_by_force() {
     // A source is not the stack's own file.
     let run = sandbox.run(&[
         "init",
+        "--offline",
         "--from",
         "requirements.txt",
         "--gpu",
@@ -234,7 +253,16 @@ fn what_windows_and_pipes_write_is_read() {
     assert!(text.contains("  six: \"1.17.0\"\n"), "{text}");
     sandbox.write("list", "six==1.17.0\n");
     let mut command = sandbox.command();
-    command.args(["init", "--from", "-", "--gpu", "h100", "-o", "-"]);
+    command.args([
+        "init",
+        "--offline",
+        "--from",
+        "-",
+        "--gpu",
+        "h100",
+        "-o",
+        "-",
+    ]);
     let out = command
         .stdin(std::fs::File::open(sandbox.path("list")).unwrap())
         .output()
@@ -249,10 +277,13 @@ fn what_windows_and_pipes_write_is_read() {
 #[test]
 fn a_stack_elsewhere_names_files_from_its_own_folder() {
     let sandbox = Sandbox::new();
-    sandbox.write("requirements.txt", "./wheels/mine-1.0-py3-none-any.whl\n");
+    let wheels =
+        "./wheels/mine-1.0-py3-none-any.whl\n./wheels/old-1.0-cp36-cp36m-linux_x86_64.whl\n";
+    sandbox.write("requirements.txt", wheels);
     std::fs::create_dir(sandbox.path("stacks")).unwrap();
     let run = sandbox.run(&[
         "init",
+        "--offline",
         "--from",
         "requirements.txt",
         "--gpu",
@@ -264,6 +295,12 @@ fn a_stack_elsewhere_names_files_from_its_own_folder() {
     let text = std::fs::read_to_string(sandbox.path("stacks/s.yaml")).unwrap();
     assert!(
         text.contains("  mine: \"../wheels/mine-1.0-py3-none-any.whl\"\n"),
+        "{text}"
+    );
+    let words: Vec<&str> = text.split_whitespace().filter(|w| *w != "#").collect();
+    let words = words.join(" ");
+    assert!(
+        !text.contains("\n  old:") && words.contains("a wheel that does not fit Python"),
         "{text}"
     );
 }
@@ -329,7 +366,15 @@ fetched = { url = "https://user:hidden@wheels.example/fetched-1-py3-none-any.whl
     for text in [uv, poetry] {
         let sandbox = Sandbox::new();
         sandbox.write("pyproject.toml", text);
-        let args = ["init", "--from", "pyproject.toml", "--gpu", "a100", "-o"];
+        let args = [
+            "init",
+            "--offline",
+            "--from",
+            "pyproject.toml",
+            "--gpu",
+            "a100",
+            "-o",
+        ];
         let run = sandbox.run(&[&args[..], &["s.yaml"]].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
         let stack = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
@@ -344,4 +389,85 @@ fetched = { url = "https://user:hidden@wheels.example/fetched-1-py3-none-any.whl
             "{stack}"
         );
     }
+}
+
+#[test]
+fn without_an_index_every_pin_stays_as_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("requirements.txt", "six==1.16.0\n");
+    let all = [
+        "init",
+        "--from",
+        "requirements.txt",
+        "--gpu",
+        "h100",
+        "-o",
+        "s.yaml",
+        "--force",
+    ];
+    let init = |arguments: &[&str]| {
+        let mut command = sandbox.command();
+        command.args([&all[..], arguments].concat());
+        // Nobody listens there.
+        let out = command
+            .env("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+            .output()
+            .unwrap();
+        assert!(out.status.success());
+        let text = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+        assert!(text.contains("  six: \"1.16.0\"\n"), "{text}");
+        let [stdout, stderr] = [out.stdout, out.stderr].map(|b| String::from_utf8(b).unwrap());
+        (stdout, stderr)
+    };
+    let (stdout, stderr) = init(&[]);
+    assert_eq!(stdout, "s.yaml: written; next: stackforge build s.yaml\n");
+    let said = "the index does not say which releases have wheels (";
+    assert!(stderr.starts_with(said), "{stderr}");
+    assert!(
+        stderr.contains("`stackforge lock` will ask again"),
+        "{stderr}"
+    );
+    for quiet in ["--offline", "--quiet"] {
+        assert_eq!(init(&[quiet]).1, "", "{quiet}");
+    }
+}
+
+#[test]
+fn a_base_is_chosen_by_its_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("requirements.txt", "six==1.16.0\n");
+    let text = stack(
+        &sandbox,
+        &[
+            "--from",
+            "requirements.txt",
+            "--gpu",
+            "h100",
+            "--base",
+            "debian-trixie",
+        ],
+    );
+    assert!(
+        text.contains("base: debian-trixie\n") && text.contains("python: \"3.13\"\n"),
+        "{text}"
+    );
+    let refused = |base: &str, gpu: &str| {
+        let run = sandbox.run(&[
+            "init",
+            "--from",
+            "requirements.txt",
+            "--gpu",
+            gpu,
+            "--base",
+            base,
+            "-o",
+            "new.yaml",
+        ]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+        assert!(!sandbox.path("new.yaml").exists());
+        run.stderr
+    };
+    insta::assert_snapshot!(refused("debain-trixie", "h100"));
+    // A base of arm64 alone.
+    insta::assert_snapshot!(refused("l4t-r36", "h100"));
 }

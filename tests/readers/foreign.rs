@@ -3,6 +3,7 @@
 use stackforge_device::Device;
 use stackforge_device::convert::{self, Disk, Found, Known};
 use stackforge_device::starter::{self, Question};
+use stackforge_resolve::{Loosened, Published};
 use stackforge_stack::catalog::{self, Catalog};
 use std::io;
 use std::path::Path;
@@ -50,7 +51,10 @@ fn stack(found: &Found) {
         catalog: &CATALOG,
         known: &KNOWN,
         found,
+        published: &Published::default(),
+        loosened: &Loosened::new(),
         gpu: Some("h100"),
+        base: None,
         device: &|| Device::read(Path::new("/nowhere")),
         name: "s",
         folder: Path::new("stacks"),

@@ -242,10 +242,11 @@ fn a_set_uid_program_of_an_image_lies_where_no_other_user_comes() {
         panic!("the pull fails");
     };
     std::fs::remove_dir_all(sandbox.path("root")).unwrap();
-    // All files are written when they are synced.
+    // All files are written when they are synced. The record is written beside that, so the calls
+    // about it come before or after; none of them gives the directory its name.
     let synced = calls.iter().position(|call| *call == "syncfs").unwrap();
     let end = pulled(&sandbox, &place, Some(synced + 1));
-    assert_eq!(end, End::Killed("syncfs"));
+    assert!(matches!(end, End::Killed(_)), "{end:?}");
     let entries = std::fs::read_dir(sandbox.path(".")).unwrap();
     let hidden: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap())

@@ -172,7 +172,7 @@ fn a_command_that_waits_says_so() {
         (&["build", "tiny.yaml", "--push", &image], slow_engine),
         (&["cache", "import", "pipe"], no_engine),
         (&["cache", "verify"], no_engine),
-        (&["init", "--from", "pipe"], no_engine),
+        (&["init", "--offline", "--from", "pipe"], no_engine),
         (&["diagnose", "pipe"], no_engine),
     ];
     let watch = |(args, env): &Case<'_>| silence(args, env, &update);

@@ -4,6 +4,7 @@
 //! killed process left is resumed. All calls except [`PartFile::lock`] block. Never: gives a final name
 //! before the bytes are on disk, writes through a link.
 
+use stackforge_types::system::begin_to_write;
 use stackforge_types::{Digest, Sha256};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,6 +15,8 @@ use std::time::Duration;
 /// How often to check whether another process has released the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 const BUFFER: usize = 256 << 10;
+/// Bytes after which the kernel is asked to begin to write them, so that [`PartFile::sync`] waits for the last ones only.
+const BEGUN: u64 = 8 << 20;
 
 /// A locked part file, and the hash of its bytes.
 pub(crate) struct PartFile {
@@ -21,6 +24,8 @@ pub(crate) struct PartFile {
     path: PathBuf,
     hash: Sha256,
     have: u64,
+    /// The bytes up to here the kernel was asked to write.
+    begun: u64,
 }
 
 impl PartFile {
@@ -53,6 +58,7 @@ impl PartFile {
                 path: path.to_owned(),
                 hash: Sha256::new(),
                 have: 0,
+                begun: 0,
             }));
         }
     }
@@ -80,6 +86,7 @@ impl PartFile {
         }
         self.file.seek(SeekFrom::Start(0))?;
         (self.hash, self.have) = hash_of(&mut self.file)?;
+        self.begun = self.have;
         // It has all bytes, and some are wrong, so it cannot be resumed.
         if size == Some(self.have) && self.digest() != *sha256 {
             self.restart()?;
@@ -105,7 +112,7 @@ impl PartFile {
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        (self.hash, self.have) = (Sha256::new(), 0);
+        (self.hash, self.have, self.begun) = (Sha256::new(), 0, 0);
         Ok(())
     }
 
@@ -123,6 +130,10 @@ impl PartFile {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+        }
+        if self.have - self.begun >= BEGUN {
+            begin_to_write(&self.file, self.begun..self.have);
+            self.begun = self.have;
         }
         Ok(())
     }

@@ -185,6 +185,11 @@ impl Asked {
         }
     }
 
+    /// Whether only some of its releases will do.
+    pub fn is_bounded(&self) -> bool {
+        matches!(&self.wants, Wants::Versions(versions) if !versions.is_empty())
+    }
+
     /// Whether its marker holds there.
     pub fn holds(&self, environment: &MarkerEnvironment) -> bool {
         self.marker.evaluate(environment, &[])

@@ -1,12 +1,12 @@
 //! Chooses GPU, platform, base and Python for what a file asks for.
 
-use super::{knows, no_base, no_gpu, sm_of};
+use super::{Question, instead, knows, no_base, no_gpu, sm_of};
 use crate::Device;
 use crate::convert::{Found, Item, Known, Wants};
 use crate::doctor;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use stackforge_stack::catalog::{Catalog, Image, WheelCuda, numbers};
-use stackforge_stack::diag::Diagnostic;
+use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::{Platform, PythonVersion, Sm};
 use std::cmp::Reverse;
 use std::str::FromStr as _;
@@ -102,12 +102,8 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     /// If the catalog has none for the GPU.
-    pub fn candidates(
-        &self,
-        catalog: &'a Catalog,
-        known: &Known,
-        found: &Found,
-    ) -> Result<Vec<Candidate<'a>>, Diagnostic> {
+    pub fn candidates(&self, question: &Question<'a>) -> Result<Vec<Candidate<'a>>, Diagnostic> {
+        let (catalog, known, found) = (question.catalog, question.known, question.found);
         let of_jetson = |image: &&Image| {
             let mut releases = catalog
                 .jetson
@@ -120,9 +116,10 @@ impl<'a> Place<'a> {
                 None => image.l4t.is_none(),
             }
         };
-        let images: Vec<&Image> = match &self.bases {
-            Some(bases) => bases.clone(),
-            None => catalog.images.values().filter(of_jetson).collect(),
+        let images: Vec<&Image> = match (question.base, &self.bases) {
+            (Some(base), _) => catalog.images.get(base).into_iter().collect(),
+            (None, Some(bases)) => bases.clone(),
+            (None, None) => catalog.images.values().filter(of_jetson).collect(),
         };
         let fits = |image: &&Image| {
             image.platforms.contains(&self.platform)
@@ -142,14 +139,26 @@ impl<'a> Place<'a> {
             .collect();
         let Some(sm) = self.sms.first().filter(|_| all.is_empty()) else {
             let cuda = wanted_cuda(catalog, known, found, self.platform);
-            let far = |c: &Candidate<'_>| far(c, found, asked, cuda.as_deref());
+            let far = |c: &Candidate<'_>| Distance {
+                instead: instead::count(question, self.platform, c),
+                ..far(c, found, asked, cuda.as_deref())
+            };
             all.sort_by_cached_key(far);
             let fitting = all.iter().any(|c| c.fits);
             all.retain(|c| c.fits || !fitting);
             return Ok(all);
         };
-        Err(no_base(*sm, Some(self.platform)))
+        Err(match question.base {
+            Some(base) => other_base(base, *sm, self.platform),
+            None => no_base(*sm, Some(self.platform)),
+        })
     }
+}
+
+fn other_base(base: &str, sm: Sm, platform: Platform) -> Diagnostic {
+    let text = format!("base `{base}` is not for sm_{} on {platform}", sm.digits());
+    Diagnostic::error(codes::UNKNOWN_BASE, text)
+        .help("leave out `--base` for the nearest base that is, or name another GPU")
 }
 
 /// Returns the GPU of the Jetson that an L4T image is for.
@@ -262,6 +271,8 @@ struct Distance {
     no_l4t: bool,
     /// Minor versions of Python.
     python: u64,
+    /// Requirements of which it has no wheel.
+    instead: usize,
     other_cuda_major: bool,
     /// Debian in place of Ubuntu, if nothing else is asked for.
     other_family: bool,
@@ -297,6 +308,7 @@ fn far(
     Distance {
         no_l4t: found.l4t.is_some() && image.l4t.is_none(),
         python: asked.map_or(0, |minor| minor.abs_diff(u64::from(candidate.python.minor))),
+        instead: 0,
         other_cuda_major: same_major == Some(false),
         other_family: wanted.is_none() && os.is_some_and(|os| os.id != image.os.id),
         other_place_of_cuda: match &wanted {

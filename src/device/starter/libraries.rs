@@ -2,6 +2,7 @@
 
 use super::Question;
 use super::base::{exact, label};
+use super::instead::{Instead, instead, may_fit};
 use super::out::{self, Out, shown};
 use super::torch::Torch;
 use super::yaml::{list, quoted, remark};
@@ -10,6 +11,7 @@ use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
 use pep508_rs::MarkerEnvironment;
 use stackforge_stack::catalog::{BuildSource, Recipe, WheelSource};
 use stackforge_stack::spec::{From, LibraryName};
+use stackforge_types::wheel::WheelTarget;
 use std::collections::BTreeMap;
 
 /// What decides how libraries are written.
@@ -19,6 +21,8 @@ pub(super) struct Lines<'a> {
     pub starter: &'a [String],
     pub environment: Option<MarkerEnvironment>,
     pub torch: Torch,
+    /// What wheels have to fit.
+    pub target: WheelTarget,
 }
 
 enum Line {
@@ -67,8 +71,9 @@ impl Lines<'_> {
                     self.started(&asked, &places, out);
                 }
                 Line::Library(asked) => match self.library(&asked) {
-                    Ok(line) => {
+                    Ok((line, instead)) => {
                         out.text.push_str(&line);
+                        out.instead.extend(instead);
                         count += 1;
                     }
                     Err(why) => out.note(2, &why),
@@ -128,8 +133,8 @@ impl Lines<'_> {
         })
     }
 
-    /// Returns one line of `libraries`.
-    fn library(&self, asked: &Asked) -> Result<String, String> {
+    /// Returns one line of `libraries`, and what it has in place of what is asked for.
+    fn library(&self, asked: &Asked) -> Result<(String, Option<Instead>), String> {
         let catalog = self.question.catalog;
         let mut recipes = catalog.recipes.values();
         let recipe = recipes.find(|r| r.distribution == asked.name);
@@ -141,15 +146,30 @@ impl Lines<'_> {
         let mut fields: Vec<(&str, String)> = Vec::new();
         let mut remarks: Vec<String> = asked.remark.iter().cloned().collect();
         let mut from = asked.from;
+        let mut moved = None;
         match &asked.wants {
             Wants::Versions(versions) => {
                 let (versions, index, why) = self.versions(asked, versions);
                 remarks.extend(why);
+                let versions = match self.instead(asked, &versions).filter(|_| index.is_none()) {
+                    Some((instead, versions, why)) => {
+                        moved = Some(instead);
+                        remarks.push(why);
+                        versions
+                    }
+                    None => versions,
+                };
                 fields.push(("version", written(&versions)));
                 fields.extend(index.map(|url| ("index", quoted(&url))));
                 if recipe.is_some_and(|r| r.wheels == WheelSource::None && r.build.is_some()) {
                     from = From::Source;
                 }
+            }
+            Wants::File(file) if !may_fit(file, &self.target) => {
+                let (python, platform) = (self.target.python, self.target.platform);
+                return Err(refuse(&format!(
+                    "a wheel that does not fit Python {python} on {platform}: name one that does, or write `{name}: auto` if PyPI has it"
+                )));
             }
             Wants::File(file) => {
                 fields.push(("file", quoted(&out::from(self.question.folder, file))))
@@ -192,7 +212,33 @@ impl Lines<'_> {
         } else {
             format!("  # {remarks}")
         };
-        Ok(format!("  {name}: {value}{remarks}\n"))
+        Ok((format!("  {name}: {value}{remarks}\n"), moved))
+    }
+
+    /// Returns the versions in place of those that have no wheel, and why.
+    fn instead(
+        &self,
+        asked: &Asked,
+        versions: &VersionSpecifiers,
+    ) -> Option<(Instead, VersionSpecifiers, String)> {
+        let python = self.target.python;
+        let loosened = self.question.loosened.get(&asked.name).cloned();
+        let fault = if self.question.published.has_none_of(&asked.name, versions) {
+            "is not in the index".to_owned()
+        } else if loosened.is_some() {
+            format!("does not go with the rest on Python {python}")
+        } else {
+            format!("has no wheel for Python {python}")
+        };
+        let version = loosened.or_else(|| instead(self.question, &self.target, asked, versions))?;
+        let instead = Instead {
+            library: asked.name.clone(),
+            asked: joined(versions),
+            version: version.to_string(),
+        };
+        let why = format!("{} asks for {}, which {fault}", asked.at, instead.asked);
+        let versions = VersionSpecifier::equals_version(version).into();
+        Some((instead, versions, why))
     }
 
     /// Returns the versions of a library, the index that it comes from, and why.
@@ -259,8 +305,17 @@ impl Lines<'_> {
             match &asked.wants {
                 Wants::Versions(versions) if !versions.is_empty() => {
                     let (versions, _, _) = self.versions(asked, versions);
+                    let mut remarks: Vec<String> = asked.remark.iter().cloned().collect();
+                    let versions = match self.instead(asked, &versions) {
+                        Some((instead, versions, why)) => {
+                            body.instead.push(instead);
+                            remarks.push(why);
+                            versions
+                        }
+                        None => versions,
+                    };
                     let text = format!("{}{}", asked.name, joined(&versions));
-                    let remark = asked.remark.as_deref().map(remark).unwrap_or_default();
+                    let remark = remark(&remarks.join("; "));
                     let remark = if remark.is_empty() {
                         remark
                     } else {

@@ -5,6 +5,7 @@
 //! nearest on which `check` finds no error is taken. Reads and writes no file.
 
 mod base;
+mod instead;
 mod keys;
 mod libraries;
 mod out;
@@ -17,12 +18,15 @@ use crate::Device;
 use crate::convert::{ConvertError, Found, ImageKeys, Known};
 use crate::doctor;
 use base::{Candidate, Place};
+use stackforge_resolve::{Loosened, Published};
 use stackforge_stack::catalog::{Catalog, Image, numbers};
 use stackforge_stack::diag::{Diagnostic, Explained as _, Severity, codes, nearest};
 use stackforge_stack::rules::{self, Case, Machine, Picks};
 use stackforge_stack::spec::{self, Platform, Sm};
 use stackforge_stack::target::Target;
 use std::path::Path;
+
+pub use instead::Instead;
 
 #[derive(Debug)]
 pub struct Starter {
@@ -31,6 +35,8 @@ pub struct Starter {
     pub text: String,
     /// Number of things in the file that the stack has only as comments.
     pub notes: usize,
+    /// Requirements that it has with another version, since theirs have no wheel for its Python.
+    pub instead: Vec<Instead>,
     /// Errors that `check` finds in it on every base.
     pub errors: Vec<Diagnostic>,
 }
@@ -40,7 +46,13 @@ pub struct Question<'a> {
     pub catalog: &'a Catalog,
     pub known: &'a Known,
     pub found: &'a Found,
+    /// What the indexes list; nothing where they were not asked, and then every requirement stays as it is.
+    pub published: &'a Published,
+    /// Releases in place of pinned ones that do not go together, by names of distributions.
+    pub loosened: &'a Loosened,
     pub gpu: Option<&'a str>,
+    /// Name of the base; any if `None`.
+    pub base: Option<&'a str>,
     /// The machine that the stack is for, if nothing else says a GPU.
     pub device: &'a dyn Fn() -> Device,
     /// Name of the stack if the file says none.
@@ -52,11 +64,16 @@ pub struct Question<'a> {
 /// Returns a stack of what a file asks for.
 ///
 /// # Errors
-/// If nothing says a GPU, no base is for it, or the file names no library.
+/// If nothing says a GPU, no base is for it, the named base is unknown, or the file names no library.
 pub fn of_file(question: &Question<'_>) -> Result<Starter, Diagnostic> {
     let (catalog, found) = (question.catalog, question.found);
+    if let Some(base) = question.base
+        && !catalog.images.contains_key(base)
+    {
+        return Err(unknown_base(catalog, base));
+    }
     let place = Place::of(catalog, found, question.gpu, question.device)?;
-    let candidates = place.candidates(catalog, question.known, found)?;
+    let candidates = place.candidates(question)?;
     let mut best: Option<Starter> = None;
     for candidate in &candidates {
         let starter = on(question, &place, candidate)?;
@@ -84,6 +101,18 @@ pub fn of_file(question: &Question<'_>) -> Result<Starter, Diagnostic> {
     Ok(starter)
 }
 
+fn unknown_base(catalog: &Catalog, base: &str) -> Diagnostic {
+    let names = || catalog.images.keys().map(String::as_str);
+    let unknown = Diagnostic::error(codes::UNKNOWN_BASE, format!("unknown base `{base}`"));
+    match nearest(base, names()) {
+        Some(near) => unknown.help(format!("did you mean `{near}`?")),
+        None => unknown.help(format!(
+            "use one of {}",
+            names().collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
 fn no_base_at_all(found: &Found) -> Diagnostic {
     let text = format!("no base of the catalog is for what `{}` asks", found.shown);
     Diagnostic::error(codes::UNKNOWN_BASE, text).help("name another GPU with `--gpu`")
@@ -106,6 +135,7 @@ fn on(
         name: written.name,
         text,
         notes: written.notes + unfit,
+        instead: written.instead,
         errors,
     })
 }
@@ -269,6 +299,7 @@ fn write(gpus: &[String], platform: Platform, image: &Image) -> Starter {
         ),
         name,
         notes: 0,
+        instead: Vec::new(),
         errors: Vec::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! The stack's text as it is written, with comments for what it does not have.
 
+use super::Instead;
 use super::yaml::comment;
 use crate::convert::Note;
 use std::path::{Component, Path};
@@ -9,6 +10,8 @@ use std::path::{Component, Path};
 pub(super) struct Out {
     pub text: String,
     pub notes: usize,
+    /// Requirements that have another version.
+    pub instead: Vec<Instead>,
 }
 
 impl Out {
@@ -27,6 +30,7 @@ impl Out {
         }
         self.text.push_str(&body.text);
         self.notes += body.notes;
+        self.instead.extend(body.instead.iter().cloned());
     }
 }
 

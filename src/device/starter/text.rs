@@ -5,7 +5,7 @@ use super::libraries::Lines;
 use super::out::{Out, from, shown};
 use super::torch::Torch;
 use super::yaml::{comment, quoted, scalar};
-use super::{Question, keys};
+use super::{Instead, Question, instead, keys};
 use crate::convert::{App, Found, Item, Known, environment};
 use stackforge_stack::catalog::numbers;
 use stackforge_stack::diag::Diagnostic;
@@ -19,6 +19,7 @@ pub(super) struct Written {
     pub text: String,
     pub libraries: usize,
     pub notes: usize,
+    pub instead: Vec<Instead>,
 }
 
 /// Writes the stack of a file on a base.
@@ -61,6 +62,7 @@ pub(super) fn of_file(
         starter: &candidate.image.starter,
         environment: environment(candidate.python, place.platform),
         torch: Torch::of(question, place.platform),
+        target: instead::target(place.platform, candidate),
     };
     let libraries = lines.libraries(&mut out);
     packages(found, &mut out);
@@ -89,6 +91,7 @@ pub(super) fn of_file(
         text: out.text,
         libraries,
         notes: out.notes,
+        instead: out.instead,
     }
 }
 

@@ -95,7 +95,7 @@ pub fn built_with<'a>(
 }
 
 /// Returns the runtime libraries of development packages, which depend on them in their own version. A package
-/// without one stands for the development packages that it depends on.
+/// without one stands for the development packages that it depends on, and so on.
 pub fn linked(
     packages: &BTreeMap<String, BTreeSet<String>>,
     index: &PackageIndex,
@@ -103,14 +103,18 @@ pub fn linked(
 ) -> BTreeMap<String, BTreeSet<String>> {
     let mut added: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (package, libraries) in packages {
-        let mut own = runtime_of(package, index);
-        for other in own.others {
-            own.libraries.extend(runtime_of(&other, index).libraries);
-        }
-        own.libraries.retain(|name| !there(name));
-        for name in own.libraries {
-            let reasons = added.entry(name).or_default();
-            reasons.extend(built_with(package, libraries));
+        let mut seen = BTreeSet::new();
+        let mut left = vec![package.split('=').next().unwrap_or(package).to_owned()];
+        while let Some(name) = left.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            let own = runtime_of(&name, index);
+            left.extend(own.others);
+            for name in own.libraries.into_iter().filter(|name| !there(name)) {
+                let reasons = added.entry(name).or_default();
+                reasons.extend(built_with(package, libraries));
+            }
         }
     }
     added
@@ -120,12 +124,11 @@ pub fn linked(
 #[derive(Default)]
 struct Runtime {
     libraries: BTreeSet<String>,
-    /// Development packages that it stands for.
+    /// Packages that it may stand for: development packages, and what has its version.
     others: Vec<String>,
 }
 
-fn runtime_of(package: &str, index: &PackageIndex) -> Runtime {
-    let name = package.split('=').next().unwrap_or(package);
+fn runtime_of(name: &str, index: &PackageIndex) -> Runtime {
     let mut out = Runtime::default();
     let Some(package) = index.newest(name) else {
         return out;
@@ -133,12 +136,12 @@ fn runtime_of(package: &str, index: &PackageIndex) -> Runtime {
     let groups = parse_relations(package.depends(), index.architecture());
     for group in groups.unwrap_or_default() {
         let [on] = group.as_slice() else { continue };
-        if on.name.ends_with("-dev") || on.name.ends_with("-dev-compat") {
-            out.others.push(on.name.to_owned());
-        } else if on.name.starts_with("lib")
-            && on.version == Some((Relation::Equal, package.version()))
-        {
+        let of_same_version = on.version == Some((Relation::Equal, package.version()));
+        let development = on.name.ends_with("-dev") || on.name.ends_with("-dev-compat");
+        if of_same_version && on.name.starts_with("lib") && !development {
             out.libraries.insert(on.name.to_owned());
+        } else if of_same_version || development {
+            out.others.push(on.name.to_owned());
         }
     }
     if !out.libraries.is_empty() {
@@ -240,16 +243,19 @@ mod tests {
         let packages = [
             ("libldap-dev", "libldap-2.5-0 (= 2.5), libssl-dev, libc6"),
             ("libldap-2.5-0", "libc6"),
+            // As in bookworm; and two that stand for each other end.
+            ("default-libmysqlclient-dev", "libmariadb-dev-compat"),
             (
-                "default-libmysqlclient-dev",
-                "libmariadb-dev-compat, libmariadb-dev",
+                "libmariadb-dev-compat",
+                "libmariadb-dev (= 2.5), default-libmysqlclient-dev",
             ),
-            ("libmariadb-dev-compat", "libmariadb-dev (= 2.5)"),
             (
                 "libmariadb-dev",
                 "libmariadb3 (= 2.5), libssl-dev, zlib1g-dev",
             ),
             ("libssl-dev", "libssl3 (= 2.5)"),
+            ("libkrb5-dev", "krb5-multidev (= 2.5)"),
+            ("krb5-multidev", "libkrb5-3 (= 2.5), comerr-dev"),
             ("cmake", "libcurl4 (= 2.5)"),
         ];
         let packages = packages.map(stanza).concat();
@@ -260,11 +266,16 @@ mod tests {
             ("libldap-dev".to_owned(), by("python-ldap")),
             ("default-libmysqlclient-dev".to_owned(), by("mysqlclient")),
             ("libssl-dev".to_owned(), by("pyopenssl")),
+            ("libkrb5-dev=2.5".to_owned(), by("gssapi")),
             ("libnone-dev".to_owned(), by("none")),
         ]);
         let added = linked(&dev, &index, |name| name == "libssl3");
         let reason = |text: &str| BTreeSet::from([text.to_owned()]);
         let expected = [
+            (
+                "libkrb5-3".to_owned(),
+                reason("gssapi is built with libkrb5-dev=2.5"),
+            ),
             (
                 "libldap-2.5-0".to_owned(),
                 reason("python-ldap is built with libldap-dev"),

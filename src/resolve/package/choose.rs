@@ -80,7 +80,7 @@ fn order<'a>(file: &Listed, name: &'a WheelName, rank: Rank) -> Order<'a> {
 
 /// Whether some release of that Python satisfies `requires`. As in pip, an unreadable requirement excludes
 /// nothing.
-fn accepts(requires: Option<&str>, python: PythonVersion) -> bool {
+pub(super) fn accepts(requires: Option<&str>, python: PythonVersion) -> bool {
     let specifiers = requires.and_then(|r| r.parse::<VersionSpecifiers>().ok());
     let release = |patch| Version::new([u64::from(python.major), u64::from(python.minor), patch]);
     specifiers.is_none_or(|s| (0..40).any(|patch| s.contains(&release(patch))))

@@ -10,6 +10,7 @@ mod choose;
 mod error;
 mod files;
 mod places;
+mod published;
 
 use super::indexes::Indexes;
 use pep440_rs::Version;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 
 pub use error::PackageError;
 pub use files::locked_files;
+pub use published::Published;
 
 /// The wanted wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -91,23 +91,53 @@ impl Places {
 
     /// Returns the project's files to choose from.
     pub async fn find(&self, wanted: &Pin, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
-        let mut files = Vec::new();
-        for link in &self.find_links {
-            match link.strip_prefix("file://").unwrap_or(link) {
-                url if url.contains("://") => files.extend(page(url, &wanted.name, fetcher).await?),
-                path => files.extend(directory(Path::new(path), &wanted.name)),
-            }
-        }
+        let mut files = self.linked(&wanted.name, fetcher).await?;
         if choose::choose(&files, wanted).is_ok() {
             return Ok(files);
         }
-        let mut known = !files.is_empty();
+        let indexed = self.indexed(&wanted.name, fetcher).await?;
+        if files.is_empty() && indexed.is_none() {
+            return Err(PackageError::NoProject {
+                name: wanted.name.clone(),
+                asked: self.indexes.len() + self.find_links.len(),
+            });
+        }
+        files.extend(indexed.into_iter().flatten());
+        Ok(files)
+    }
+
+    /// Returns all files of a project; none if no place has it.
+    pub async fn all(&self, name: &str, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
+        let mut files = self.linked(name, fetcher).await?;
+        let indexed = self.indexed(name, fetcher).await?;
+        files.extend(indexed.into_iter().flatten());
+        Ok(files)
+    }
+
+    /// Returns a project's files in `find-links`.
+    async fn linked(&self, name: &str, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
+        let mut files = Vec::new();
+        for link in &self.find_links {
+            match link.strip_prefix("file://").unwrap_or(link) {
+                url if url.contains("://") => files.extend(page(url, name, fetcher).await?),
+                path => files.extend(directory(Path::new(path), name)),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Returns a project's files in the indexes. `None` if none of them has the project.
+    async fn indexed(
+        &self,
+        name: &str,
+        fetcher: &Fetcher,
+    ) -> Result<Option<Vec<Listed>>, PackageError> {
+        let mut files = None;
         for index in &self.indexes {
-            let url = format!("{}/{}/", index.trim_end_matches('/'), wanted.name);
-            match page(&url, &wanted.name, fetcher).await {
+            let url = format!("{}/{name}/", index.trim_end_matches('/'));
+            match page(&url, name, fetcher).await {
                 Ok(listed) => {
-                    files.extend(listed);
-                    known = true;
+                    files.get_or_insert_with(Vec::new).extend(listed);
                     if self.first_only {
                         break;
                     }
@@ -116,14 +146,7 @@ impl Places {
                 Err(error) => return Err(error),
             }
         }
-        if known {
-            Ok(files)
-        } else {
-            Err(PackageError::NoProject {
-                name: wanted.name.clone(),
-                asked: self.indexes.len() + self.find_links.len(),
-            })
-        }
+        Ok(files)
     }
 }
 

@@ -7,33 +7,28 @@
 //! release has none or needs something that has none (`auto` never takes an older release for a wheel), or if
 //! the stack says so.
 
+mod after;
 mod archive;
 mod explanation;
+mod rounds;
 mod undeclared;
 
 use super::ResolveError;
 use super::answer::{Pin, Pins};
-use super::offers::{offers, with_wheel};
+use super::offers::offers;
 use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
 use super::sdist::{Sdist, Sdists};
-use explanation::{lacks_source, without_wheels};
+pub(super) use explanation::without_wheels;
 use pep440_rs::Version;
+use rounds::{MOST_ROUNDS, MOST_ROUNDS_FOR_NEWEST};
 use stackforge_stack::catalog::{Catalog, StaticMetadata};
-use stackforge_stack::spec::From;
+use stackforge_stack::spec::{From, PythonVersion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use undeclared::{Amendments, Bound, Knowledge};
-
-/// How often versions are resolved before that is called endless.
-const MOST_ROUNDS: usize = 40;
-/// How often, where an older release with a wheel may do instead: each round reads a release that does not fit.
-const MOST_ROUNDS_FOR_NEWEST: usize = 10;
-
-/// Most sources of which the index is asked for releases with wheels.
-const MOST_OFFERS: usize = 5;
+use undeclared::{Amendments, Knowledge};
 
 /// The versions of a stack.
 pub(super) struct Resolved {
@@ -66,84 +61,6 @@ struct Answer {
 /// Distributions that are taken as source, with what was read of their releases.
 type Known = BTreeMap<String, BTreeMap<Version, Sdist>>;
 
-/// What was found out between the rounds of a resolution.
-#[derive(Default)]
-struct Rounds {
-    /// What is taken as source.
-    names: BTreeSet<String>,
-    known: Known,
-    amendments: Amendments,
-    /// Releases of which uv was asked why it passes them over.
-    explained: BTreeSet<(String, Version)>,
-    /// Bounds that cannot be met: what is asked for is taken, as it would be by others.
-    given_up: BTreeSet<String>,
-}
-
-impl Rounds {
-    /// Returns a resolver that knows all this.
-    fn resolver<'r>(&self, resolver: &Resolver<'r>) -> Resolver<'r> {
-        let mut settings = resolver.settings.clone();
-        for name in &self.names {
-            settings.compiled.push(name.clone());
-            settings.metadata.push(placeholder(name));
-            let releases = self.known.get(name).into_iter().flatten();
-            let read = releases.map(|(version, sdist)| Metadata {
-                distribution: name.clone(),
-                version: Some(version.clone()),
-                content: sdist.metadata.dependencies.clone(),
-            });
-            settings.metadata.extend(read);
-        }
-        settings.overrides.extend(self.amendments.overrides());
-        Resolver {
-            settings,
-            ..*resolver
-        }
-    }
-
-    /// Goes back to the answer before a bound that cannot be met, or that `makes_older` what the stack names, and tries
-    /// an older release of what has it. Where there is none, the bound that can be met is taken after all: what does
-    /// not import is worse than what is older.
-    fn give_up(
-        &mut self,
-        answer: Answer,
-        bound: Bound,
-        makes_older: bool,
-    ) -> Option<(Answer, Bound)> {
-        self.amendments = answer.amendments.clone();
-        self.given_up.insert(bound.constraint.clone());
-        let next = match (bound.instead, bound.last_resort) {
-            (Some(instead), _) => Bound {
-                constraint: instead,
-                instead: None,
-                last_resort: makes_older.then_some(bound.constraint),
-            },
-            (None, Some(constraint)) => Bound {
-                constraint,
-                instead: None,
-                last_resort: None,
-            },
-            (None, None) => return None,
-        };
-        self.amendments.bounds.push(next.constraint.clone());
-        Some((answer, next))
-    }
-
-    /// Returns the pins that are taken as source and were not read.
-    fn unread(&self, pins: &Pins) -> Pins {
-        let is_read = |name: &String, pin: &Pin| {
-            let releases = self.known.get(name);
-            releases.is_some_and(|releases| releases.contains_key(&pin.version))
-        };
-        let unread = pins
-            .iter()
-            .filter(|(name, pin)| self.names.contains(*name) && !is_read(name, pin));
-        unread
-            .map(|(name, pin)| (name.clone(), pin.clone()))
-            .collect()
-    }
-}
-
 pub(super) struct Sources<'a> {
     pub needs: &'a [Need<'a>],
     pub old: &'a Old<'a>,
@@ -151,6 +68,8 @@ pub(super) struct Sources<'a> {
     /// The store's root.
     pub cache: &'a Path,
     pub offline: bool,
+    /// Whether the base has CUDA.
+    pub cuda: bool,
 }
 
 impl Sources<'_> {
@@ -240,7 +159,7 @@ impl Sources<'_> {
             settings: std::mem::replace(&mut resolver.settings, settings),
             ..*resolver
         };
-        let knowledge = self.knowledge();
+        let knowledge = self.knowledge(resolver.settings.target.python);
         notes.extend(knowledge.notes(&amendments, &pins));
         knowledge.attribute(&mut pins);
         let mut sdists = Sdists::new();
@@ -267,83 +186,6 @@ impl Sources<'_> {
             bounds: amendments.bounds,
             notes,
         })
-    }
-
-    /// Asks which releases have wheels of what the stack pins to one that has none. Few of those old ones compile.
-    async fn ask_for_wheels(&self, resolver: &Resolver<'_>, sdists: &mut Sdists) {
-        let needs = self.needs.iter().filter(|_| !self.offline);
-        let open = |need: &&Need<'_>| is_plain(need) && need.library.from == From::Auto;
-        let mut left = MOST_OFFERS;
-        for need in needs.filter(open) {
-            if let Some(sdist) = sdists.get_mut(&need.distribution).filter(|_| left > 0) {
-                sdist.wheels = with_wheel(resolver, &need.line()).await;
-                left -= 1;
-            }
-        }
-    }
-
-    /// Refuses what is compiled with Rust and has no wheel: a build has no network to fetch crates from.
-    fn can_be_built(&self, sdists: &Sdists, pins: &Pins) -> Result<(), ResolveError> {
-        let brings_cargo = |name: &str| {
-            let named = self.needs.iter().find(|n| n.distribution == name);
-            named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
-        };
-        let refused = sdists
-            .iter()
-            .find(|(name, sdist)| sdist.metadata.fetches_crates && !brings_cargo(name));
-        let Some((name, sdist)) = refused else {
-            return Ok(());
-        };
-        let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
-        let by = match (by.as_slice(), &sdist.wheels) {
-            (_, Some(wheels)) => format!("; {wheels}"),
-            ([], None) => String::new(),
-            (by, None) => format!(" ({} needs it)", by.join(", ")),
-        };
-        Err(ResolveError::Source {
-            name: name.clone(),
-            version: sdist.file.version.clone(),
-            why: format!(
-                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network{by}"
-            ),
-        })
-    }
-
-    /// Takes the wheel of what is source only because uv's explanation named it: that may have been about other releases
-    /// than the one that was chosen in the end.
-    async fn prefer_wheels(
-        &self,
-        answer: &mut Answer,
-        resolver: &Resolver<'_>,
-        fixed: &BTreeSet<String>,
-    ) -> Result<(), ResolveError> {
-        let only_found = |name: &String| !fixed.contains(name) && answer.known.contains_key(name);
-        let found = answer.pins.iter().filter(|(name, _)| only_found(name));
-        let found: Pins = found
-            .map(|(name, pin)| (name.clone(), pin.clone()))
-            .collect();
-        if found.is_empty() || self.offline {
-            return Ok(());
-        }
-        let mut settings = answer.settings.clone();
-        settings.compiled.retain(|name| !found.contains_key(name));
-        settings.sdists_too = true;
-        let files = Resolver {
-            settings,
-            ..*resolver
-        }
-        .files(&found)
-        .await?;
-        let target = &resolver.settings.target;
-        let has_wheel =
-            |name: &String| found.contains_key(name) && files.wheel(name, target).is_ok();
-        answer.known.retain(|name, _| !has_wheel(name));
-        answer.settings.compiled.retain(|name| !has_wheel(name));
-        answer
-            .settings
-            .metadata
-            .retain(|m| !has_wheel(&m.distribution));
-        Ok(())
     }
 
     /// Returns what is source because the stack says so, or because it was when it was locked before; and what a
@@ -434,146 +276,13 @@ impl Sources<'_> {
         Ok(pins.into_iter().filter_map(of).collect())
     }
 
-    /// Resolves until all that is taken as source is known.
-    async fn rounds(
-        &self,
-        resolver: &Resolver<'_>,
-        question: &Question,
-        names: BTreeSet<String>,
-        most: usize,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Result<Answer, String>, ResolveError> {
-        let mut state = Rounds {
-            names,
-            ..Rounds::default()
-        };
-        // The bound that was added last, and the answer without it.
-        let mut trial: Option<(Answer, Bound)> = None;
-        // What uv said before it was told to take something as source.
-        let mut before: Option<String> = None;
-        for _ in 0..most {
-            let asked = state.resolver(resolver);
-            let question = state.amendments.question(question);
-            let pins = match asked.versions(&question).await? {
-                Ok(pins) => pins,
-                Err(explanation) => {
-                    if let Some((answer, bound)) = trial.take() {
-                        trial = state.give_up(answer, bound, false);
-                        continue;
-                    }
-                    if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
-                        return Ok(Err(before));
-                    }
-                    let found = self.new_sources(&explanation, &state);
-                    if found.is_empty() {
-                        return Ok(Err(explanation));
-                    }
-                    state.names.extend(found);
-                    before = Some(explanation);
-                    continue;
-                }
-            };
-            let unread = state.unread(&pins);
-            if !unread.is_empty() {
-                let found = self.passed_over(&asked, &question, &unread, &mut state);
-                let found = found.await?;
-                if found.is_empty() {
-                    let read = archive::read(self.cache, self.offline, &asked, &unread, progress);
-                    for (name, sdist) in read.await? {
-                        let version = unread[&name].version.clone();
-                        let releases = state.known.entry(name).or_default();
-                        releases.insert(version, sdist);
-                    }
-                }
-                state.names.extend(found);
-                continue;
-            }
-            if let Some((answer, bound)) = trial.take()
-                && bound.instead.is_some()
-                && !self.none_is_older(&answer.pins, &pins)
-            {
-                // A bound makes nothing older that the stack names, but for what has the bound itself.
-                trial = state.give_up(answer, bound, true);
-                continue;
-            }
-            let lacking = self.knowledge().amendments(&pins);
-            let broken = self.knowledge().broken(&pins, &state.given_up);
-            let answer = Answer {
-                pins,
-                known: state.known.clone(),
-                settings: asked.settings,
-                amendments: state.amendments.clone(),
-            };
-            if !lacking.is_empty() {
-                state.amendments.extend(lacking);
-                continue;
-            }
-            let Some(bound) = broken else {
-                return Ok(Ok(answer));
-            };
-            state.amendments.bounds.push(bound.constraint.clone());
-            trial = Some((answer, bound));
-        }
-        // There is an answer, if not one that meets every bound.
-        if let Some((answer, _)) = trial {
-            return Ok(Ok(answer));
-        }
-        let names: Vec<String> = state.names.into_iter().collect();
-        Ok(Err(format!(
-            "the metadata of {} change what is chosen at every look",
-            names.join(", ")
-        )))
-    }
-
-    /// Returns what uv's explanation lacks wheels of and is not taken as source yet.
-    fn new_sources(&self, explanation: &str, state: &Rounds) -> BTreeSet<String> {
-        let lacking = without_wheels(explanation).into_iter();
-        lacking
-            .filter(|name| !state.names.contains(name) && !self.wants_wheel(name))
-            .collect()
-    }
-
-    /// uv goes on to an older release, of which it knows nothing, where one that was read requires something
-    /// without a wheel. Returns what that is, so that the newer one can be taken.
-    async fn passed_over(
-        &self,
-        asked: &Resolver<'_>,
-        question: &Question,
-        unread: &Pins,
-        state: &mut Rounds,
-    ) -> Result<BTreeSet<String>, ResolveError> {
-        let mut found = BTreeSet::new();
-        for (name, pin) in unread {
-            let newest = state.known.get(name).and_then(|r| r.keys().next_back());
-            let Some(newest) = newest.filter(|newest| **newest > pin.version).cloned() else {
-                continue;
-            };
-            let mut question = question.clone();
-            question.constraints.push(format!("{name}=={newest}"));
-            if state.explained.insert((name.clone(), newest))
-                && let Err(explanation) = asked.versions(&question).await?
-            {
-                found.extend(self.new_sources(&explanation, state));
-            }
-        }
-        // What is taken as source from now on may change the answers.
-        if !found.is_empty() {
-            state.explained.clear();
-        }
-        Ok(found)
-    }
-
-    fn knowledge(&self) -> Knowledge<'_> {
+    fn knowledge(&self, python: PythonVersion) -> Knowledge<'_> {
         Knowledge {
+            python,
+            cuda: self.cuda,
             catalog: self.catalog,
             needs: self.needs,
         }
-    }
-
-    /// Whether the stack wants a wheel, or a recipe says how the library is compiled.
-    fn wants_wheel(&self, name: &str) -> bool {
-        let mut needs = self.needs.iter().filter(|n| n.distribution == name);
-        needs.any(|n| !is_plain(n) || n.library.from == From::Wheel)
     }
 }
 
@@ -583,7 +292,7 @@ fn is_plain(need: &Need<'_>) -> bool {
 }
 
 /// Metadata that says nothing, so that uv asks nobody else.
-fn placeholder(name: &str) -> Metadata {
+pub(super) fn placeholder(name: &str) -> Metadata {
     Metadata {
         distribution: name.to_owned(),
         version: None,

@@ -6,9 +6,10 @@
 use super::super::answer::Pins;
 use super::super::project::Question;
 use super::super::requirements::Need;
+use super::super::requirements::distribution_of;
 use pep440_rs::{Operator, VersionSpecifiers};
 use stackforge_stack::catalog::{Catalog, Undeclared};
-use stackforge_types::wheel::normalized;
+use stackforge_types::PythonVersion;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an answer shows that its question lacked.
@@ -26,7 +27,7 @@ pub(in super::super) struct Amendments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub constraint: String,
-    /// An older release of what has the bound, where the bound cannot be met.
+    /// An older release of what has the bound, where the bound cannot be met and older ones do not have it.
     pub instead: Option<String>,
     /// A bound that makes older what the stack names, for when nothing else can be met.
     pub last_resort: Option<String>,
@@ -62,6 +63,9 @@ impl Amendments {
 pub(super) struct Knowledge<'a> {
     pub catalog: &'a Catalog,
     pub needs: &'a [Need<'a>],
+    pub python: PythonVersion,
+    /// Whether the base has CUDA.
+    pub cuda: bool,
 }
 
 impl Knowledge<'_> {
@@ -90,29 +94,32 @@ impl Knowledge<'_> {
         };
         let (name, known, bound) = bounds.find(|(_, _, b)| breaks(b) && !given_up.contains(*b))?;
         let named = self.needs.iter().any(|need| need.distribution == *name);
-        let older = below(name, known, pins);
-        Some(
-            if is_from_on(known) && !named && !given_up.contains(&older) {
-                Bound {
-                    constraint: older,
-                    instead: None,
-                    last_resort: None,
-                }
-            } else {
-                Bound {
-                    constraint: bound.clone(),
-                    instead: Some(older),
-                    last_resort: None,
-                }
+        let older = below(name, known);
+        let gives_way = is_from_on(known) && !named;
+        let way = older
+            .clone()
+            .filter(|older| gives_way && !given_up.contains(older));
+        Some(match way {
+            Some(constraint) => Bound {
+                constraint,
+                instead: None,
+                last_resort: None,
             },
-        )
+            None => Bound {
+                constraint: bound.clone(),
+                instead: older,
+                last_resort: None,
+            },
+        })
     }
 
     /// Returns what the catalog knows of pinned distributions.
     fn known<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p String, &'p Undeclared)> {
         pins.iter().flat_map(|(name, pin)| {
             let entries = self.catalog.undeclared.get(name).into_iter().flatten();
-            let entries = entries.filter(|entry| entry.versions.contains(&pin.version));
+            let entries = entries
+                .filter(|entry| entry.applies(&pin.version, self.python))
+                .filter(|entry| !(entry.without_cuda && self.cuda));
             entries.map(move |entry| (name, entry))
         })
     }
@@ -120,9 +127,16 @@ impl Knowledge<'_> {
     /// Returns requirements that pinned distributions have and do not declare: where no alternative of one is
     /// pinned, the first.
     fn undeclared(&self, pins: &Pins) -> Vec<String> {
-        let requirements = self.known(pins).flat_map(|(_, known)| &known.requires);
-        let lacking = requirements.filter_map(|alternatives| {
-            let there = |a: &str| pins.contains_key(&distribution_of(a));
+        let requirements = self.known(pins);
+        let requirements = requirements.flat_map(|(name, known)| {
+            let requires = known.requires.iter();
+            requires.map(move |alternatives| (name, alternatives))
+        });
+        let lacking = requirements.filter_map(|(name, alternatives)| {
+            let there = |a: &str| {
+                let distribution = distribution_of(a);
+                distribution != *name && pins.contains_key(&distribution)
+            };
             let mut all = alternatives.split(" | ");
             let first = all.clone().next()?;
             (!all.any(there)).then(|| first.to_owned())
@@ -158,7 +172,23 @@ impl Knowledge<'_> {
         let bounds = amendments.bounds.iter();
         left_out
             .chain(bounds.map(|bound| self.note(bound, pins)))
+            .chain(self.not_running(pins))
             .collect()
+    }
+
+    /// Says which pinned releases the stack's Python does not import, which the stack asks for all the same.
+    fn not_running(&self, pins: &Pins) -> Vec<String> {
+        let excluded = self.known(pins).filter(|(name, known)| {
+            let version = &pins[*name].version;
+            known.excludes(name, version, self.python)
+        });
+        let said = excluded.map(|(name, known)| {
+            format!(
+                "{name} {} does not run on Python {}: {}",
+                pins[name].version, self.python, known.source
+            )
+        });
+        said.collect()
     }
 
     /// Returns a sentence on a bound that was added.
@@ -168,7 +198,14 @@ impl Knowledge<'_> {
             .filter(|(_, known)| known.holds.contains(bound))
             .map(|(name, _)| format!("{name} {}", pins[name].version))
             .collect();
-        if of.is_empty() {
+        let own = self.catalog.undeclared.get(&distribution_of(bound));
+        let of_itself = own.into_iter().flatten().any(|k| k.holds.contains(bound));
+        if of.is_empty() && of_itself {
+            format!(
+                "{bound} is taken: older releases do not run on Python {}",
+                self.python
+            )
+        } else if of.is_empty() {
             format!("{bound} is taken: newer releases do not go with the rest")
         } else {
             let of = of.join(", ");
@@ -183,8 +220,13 @@ impl Knowledge<'_> {
             let requires = entries.iter().flat_map(|entry| &entry.requires);
             let all = requires.flat_map(|alternatives| alternatives.split(" | "));
             for required in all.filter(|_| pins.contains_key(name)) {
-                let of = importers.entry(distribution_of(required)).or_default();
-                of.insert(name.clone());
+                let distribution = distribution_of(required);
+                if distribution != *name {
+                    importers
+                        .entry(distribution)
+                        .or_default()
+                        .insert(name.clone());
+                }
             }
         }
         let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
@@ -204,19 +246,11 @@ fn is_from_on(known: &Undeclared) -> bool {
     matches!(&known.versions[..], [only] if *only.operator() == Operator::GreaterThanEqual)
 }
 
-/// Returns a constraint that leaves out the releases of an entry, `x<3` for those from 3 on.
-fn below(name: &str, known: &Undeclared, pins: &Pins) -> String {
-    let from = match &known.versions[..] {
-        [only] if is_from_on(known) => only.version(),
-        _ => &pins[name].version,
-    };
-    format!("{name}<{from}")
-}
-
-/// Returns the name that a requirement begins with.
-fn distribution_of(requirement: &str) -> String {
-    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-    normalized(&requirement[..end.unwrap_or(requirement.len())])
+/// Returns a constraint for the releases before those of an entry, `x<3` for those from 3 on. `None` if there are none.
+fn below(name: &str, known: &Undeclared) -> Option<String> {
+    let mut bounds = known.versions.iter();
+    let from = bounds.find(|bound| *bound.operator() == Operator::GreaterThanEqual)?;
+    Some(format!("{name}<{}", from.version()))
 }
 
 #[cfg(test)]
@@ -229,6 +263,8 @@ mod tests {
         let knowledge = Knowledge {
             catalog: &catalog,
             needs: &[],
+            python: "3.11".parse().unwrap(),
+            cuda: text.contains("# on CUDA"),
         };
         ask(&knowledge, &pins(text))
     }
@@ -247,19 +283,49 @@ mod tests {
     }
 
     #[test]
-    fn what_newer_releases_removed_is_held_back_else_the_asker_is() {
+    fn what_newer_releases_removed_is_held_back_else_the_asker_is_if_that_helps() {
         let text = "diffusers==0.25.0\nhuggingface-hub==1.0.0\n";
         let (constraint, instead) = broken(text).unwrap();
         assert_eq!(constraint, "huggingface-hub<0.26");
-        assert_eq!(instead.as_deref(), Some("diffusers<0.25.0"));
+        // Older ones import the same.
+        assert_eq!(instead, None);
         let given_up = BTreeSet::from([constraint]);
         assert_eq!(known(text, |k, pins| k.broken(pins, &given_up)), None);
+        let (constraint, instead) = broken("gradio==4.20.0\nhuggingface-hub==1.0.0\n").unwrap();
+        assert_eq!(constraint, "huggingface-hub<1.0");
+        assert_eq!(instead.as_deref(), Some("gradio<4.1"));
+    }
+
+    #[test]
+    fn releases_that_a_python_does_not_import_give_way_to_newer_ones() {
+        let (constraint, _) = broken("hydra-core==1.2.0\n").unwrap();
+        assert_eq!(constraint, "hydra-core>=1.3");
+        assert_eq!(broken("hydra-core==1.3.0\n"), None);
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let knowledge = Knowledge {
+            catalog: &catalog,
+            needs: &[],
+            python: "3.10".parse().unwrap(),
+            cuda: false,
+        };
+        let pins = pins("hydra-core==1.2.0\n");
+        assert_eq!(knowledge.broken(&pins, &BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn extras_that_bring_cudas_libraries_are_lacking_on_a_base_without_them() {
+        let lacking = |text: &str| known(text, |k, pins| k.amendments(pins).requirements);
+        let extras = ["onnxruntime-gpu[cuda,cudnn]"];
+        assert_eq!(lacking("onnxruntime-gpu==1.31.1\n"), extras);
+        assert!(lacking("onnxruntime-gpu==1.31.1\nnvidia-curand==10.4\n").is_empty());
+        assert!(lacking("# on CUDA\nonnxruntime-gpu==1.31.1\n").is_empty());
+        assert!(lacking("onnxruntime-gpu==1.20.2\n").is_empty());
     }
 
     #[test]
     fn what_is_imported_and_not_required_is_lacking() {
         let lacking = |text: &str| known(text, |k, pins| k.amendments(pins).requirements);
         assert_eq!(lacking("insightface==0.7.3\n"), ["onnxruntime"]);
-        assert!(lacking("insightface==0.7.3\nonnxruntime-gpu==1.23.0\n").is_empty());
+        assert!(lacking("insightface==0.7.3\nonnxruntime-gpu==1.20.2\n").is_empty());
     }
 }

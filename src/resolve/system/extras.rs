@@ -1,7 +1,6 @@
 //! CUDA's libraries that a distribution's objects need and no wheel has, and the extras of it that bring them.
 
-use super::objects::Objects;
-use super::{SystemFile, SystemNeeds};
+use super::{AllObjects, Objects, SystemFile, SystemNeeds};
 use stackforge_stack::catalog::{Catalog, Loader};
 use stackforge_stack::lock::LackingLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// release of CUDA, without an extra.
 pub(super) fn lacking(
     needs: &SystemNeeds,
-    all: &BTreeMap<&str, Objects>,
+    all: &AllObjects,
     catalog: &Catalog,
 ) -> Vec<LackingLock> {
     let loader = &catalog.loader;
@@ -90,7 +89,7 @@ mod tests {
         objects.metadata(
             "Requires-Dist: nvidia-cuda-runtime-cu12 ; extra == 'cuda'\nRequires-Dist: nvidia-cublas-cu12 ; extra == 'cuda'\nRequires-Dist: nvidia-cudnn-cu12 ; extra == 'cudnn'\nRequires-Dist: pytest ; extra == 'all'\n",
         );
-        let all = BTreeMap::from([("onnxruntime-gpu", objects)]);
+        let all = AllObjects::from([("onnxruntime-gpu", &objects)]);
         let by = || BTreeSet::from(["onnxruntime-gpu".to_owned()]);
         let library = |name: &str| SystemFile::Library(name.to_owned());
         let needs = SystemNeeds::from([

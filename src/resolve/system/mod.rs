@@ -1,31 +1,18 @@
 //! What wheels take from the system: libraries that their objects need, and what packages open by themselves.
 //!
-//! In: the chosen wheels and where they are. Out: [`SystemNeeds`], each library or program with the
-//! distributions that take it. A wheel's metadata says nothing of them; its objects do. They are read at
-//! their places in the wheel, by ranges, and what was read of a digest is kept in the store. No digest
-//! vouches for a range, so a server that lies can have OS packages added or left out, and nothing else:
-//! they come from the base's own archive, and a build's audit reads the verified wheels. Never: fetches
-//! a wheel, or fails, for the audit of a build names what is missing as well.
+//! In: what the chosen wheels hold. Out: [`SystemNeeds`], each library or program with the distributions that take it. A
+//! wheel's metadata says nothing of them; its objects do.
 
 mod extras;
-mod objects;
-mod wheel;
 
-use super::answer::{Files, Pins};
-use futures_util::stream::{self, StreamExt as _};
-use objects::Objects;
-use stackforge_image::store::Store;
+use super::answer::Pins;
+use super::contents::{AllContents, Objects, has_objects};
 use stackforge_stack::catalog::{Catalog, Loader};
 use stackforge_stack::lock::{BuildLock, LackingLock, PythonFile};
-use stackforge_transfer::RetryPolicy;
-use stackforge_transfer::fetch::Fetcher;
-use stackforge_types::wheel::WheelName;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use wheel::Bounds;
 
-/// Wheels that are read in parallel.
-const AT_A_TIME: usize = 6;
+/// [`Objects`] by the distribution's normalized name.
+type AllObjects<'a> = BTreeMap<&'a str, &'a Objects>;
 
 /// What is taken from the system.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,138 +54,41 @@ impl Taken {
     }
 }
 
-/// Finds out what wheels take from the system.
-pub(super) struct Reader<'a> {
-    pub catalog: &'a Catalog,
-    /// The store's root.
-    pub cache: &'a Path,
-    pub offline: bool,
+/// Returns the names of those of the wheels that were built for numpy 1.
+pub(super) fn for_numpy_1<'a>(all: &'a AllContents) -> impl Iterator<Item = &'a str> {
+    let old = all.iter().filter(|(_, c)| c.objects.is_for_numpy_1());
+    old.map(|(name, _)| *name)
 }
 
-impl Reader<'_> {
-    /// Returns the names of those of the wheels that were built for numpy 1.
-    pub async fn for_numpy_1<'w>(
-        &self,
-        wheels: &[&'w PythonFile],
-        files: &Files,
-        progress: &mut dyn FnMut(&str),
-    ) -> Vec<&'w str> {
-        let compiled: Vec<&PythonFile> =
-            wheels.iter().copied().filter(|w| has_objects(w)).collect();
-        let all = self.objects(&compiled, files, progress).await;
-        let old = all.into_iter().filter(|(_, o)| o.is_for_numpy_1());
-        old.map(|(name, _)| name).collect()
-    }
-
-    /// Returns what is known of the objects of wheels, after reading those that were not read before.
-    async fn objects<'w>(
-        &self,
-        compiled: &[&'w PythonFile],
-        files: &Files,
-        progress: &mut dyn FnMut(&str),
-    ) -> BTreeMap<&'w str, Objects> {
-        let kept = self.cache.join("indices/objects");
-        let mut all: BTreeMap<&str, Objects> = BTreeMap::new();
-        let mut unread = Vec::new();
-        for wheel in compiled {
-            match Objects::kept(&kept, &wheel.sha256) {
-                Some(objects) => {
-                    all.insert(&wheel.name, objects);
-                }
-                None => unread.push(*wheel),
-            }
-        }
-        if !unread.is_empty() && !self.offline {
-            progress(&match unread.len() {
-                1 => format!("reading what the objects of {} need", unread[0].name),
-                n => format!("reading what the objects of {n} wheels need"),
-            });
-            for (wheel, objects) in self.read(&unread, files).await {
-                objects.keep(&kept, &wheel.sha256);
-                all.insert(&wheel.name, objects);
-            }
-        }
-        all
-    }
-
-    pub async fn taken(
-        &self,
-        wheels: &[PythonFile],
-        builds: &[BuildLock],
-        pins: &Pins,
-        files: &Files,
-        progress: &mut dyn FnMut(&str),
-    ) -> Taken {
-        let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
-        let all = self.objects(&compiled, files, progress).await;
-        let complete = all.len() == compiled.len();
-        let requirements = Requirements::of(pins);
-        let mut needs = taken(&all, &requirements, &self.catalog.loader);
-        let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));
-        let of_builds = builds.iter().map(|b| (&b.name, &b.via));
-        for (name, via) in of_wheels.chain(of_builds) {
-            for file in opened(&self.catalog.loader, name, via.is_empty()) {
-                needs.entry(file).or_default().insert(name.clone());
-            }
-        }
-        let lacking = extras::lacking(&needs, &all, self.catalog);
-        Taken {
-            needs,
-            complete,
-            lacking,
+/// Finds out what wheels take from the system, and what those that are built open by themselves.
+pub(super) fn taken(
+    wheels: &[PythonFile],
+    builds: &[BuildLock],
+    pins: &Pins,
+    contents: &AllContents,
+    catalog: &Catalog,
+) -> Taken {
+    let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
+    let objects = compiled.iter().filter_map(|wheel| {
+        let contents = contents.get(wheel.name.as_str())?;
+        Some((wheel.name.as_str(), &contents.objects))
+    });
+    let all: AllObjects = objects.collect();
+    let loader = &catalog.loader;
+    let mut needs = needs(&all, &Requirements::of(pins), loader);
+    let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));
+    let of_builds = builds.iter().map(|b| (&b.name, &b.via));
+    for (name, via) in of_wheels.chain(of_builds) {
+        for file in opened(loader, name, via.is_empty()) {
+            needs.entry(file).or_default().insert(name.clone());
         }
     }
-
-    /// Reads wheels. One that cannot be read is left out.
-    async fn read<'w>(
-        &self,
-        wheels: &[&'w PythonFile],
-        files: &Files,
-    ) -> Vec<(&'w PythonFile, Objects)> {
-        let Ok(fetcher) = Fetcher::new(RetryPolicy::default()) else {
-            return Vec::new();
-        };
-        let store = Store::open(Some(self.cache)).ok();
-        let read = stream::iter(wheels).map(|wheel| {
-            let (fetcher, store) = (&fetcher, store.as_ref());
-            async move {
-                let local = store.and_then(|store| store.blob(&wheel.sha256));
-                let place = match local {
-                    Some(path) => wheel::Place::Disk(path),
-                    None => wheel::Place::at(files.address(&wheel.sha256)?)?,
-                };
-                let bounds = if self.is_known(&wheel.name) {
-                    Bounds::SMALL
-                } else {
-                    Bounds::USUAL
-                };
-                match wheel::read(&wheel.file, place, bounds, fetcher).await {
-                    Ok(objects) => Some((*wheel, objects)),
-                    Err(why) => {
-                        tracing::warn!(
-                            "what {} needs of the system could not be read ({why}); the audit of a build will name it",
-                            wheel.file
-                        );
-                        None
-                    }
-                }
-            }
-        });
-        let read: Vec<_> = read.buffer_unordered(AT_A_TIME).collect().await;
-        read.into_iter().flatten().collect()
+    let lacking = extras::lacking(&needs, &all, catalog);
+    Taken {
+        needs,
+        complete: all.len() == compiled.len(),
+        lacking,
     }
-
-    /// Whether the catalog describes a distribution, or it is NVIDIA's: the objects of torch and CUDA are gigabytes.
-    fn is_known(&self, name: &str) -> bool {
-        let mut recipes = self.catalog.recipes.values();
-        name.starts_with("nvidia-") || recipes.any(|recipe| recipe.distribution == name)
-    }
-}
-
-/// Whether a wheel is for one platform, as all with objects are.
-fn has_objects(wheel: &PythonFile) -> bool {
-    let name: Option<WheelName> = wheel.file.parse().ok();
-    name.is_some_and(|name| !name.is_for_any_platform())
 }
 
 /// Which distributions each distribution requires.
@@ -231,18 +121,18 @@ impl<'a> Requirements<'a> {
 /// Returns what no wheel has of what the objects need, apart from what the host's driver brings and what is
 /// needed by objects that their package can do without. What only a wheel has that a distribution does not
 /// require counts as lacking, if it is a common library: nothing says that the other one is imported first.
-fn taken<'a>(
-    all: &BTreeMap<&'a str, Objects>,
+fn needs<'a>(
+    all: &AllObjects<'a>,
     requirements: &Requirements<'a>,
     loader: &Loader,
 ) -> SystemNeeds {
-    let there: BTreeSet<&str> = all.values().flat_map(Objects::names).collect();
+    let there: BTreeSet<&str> = all.values().flat_map(|objects| objects.names()).collect();
     let mut needs = SystemNeeds::new();
     for (distribution, objects) in all {
         let spared = spared(objects, &there, loader);
         let own = requirements.with(distribution);
         let own = own.iter().filter_map(|name| all.get(name));
-        let own: BTreeSet<&str> = own.flat_map(Objects::names).collect();
+        let own: BTreeSet<&str> = own.flat_map(|objects| objects.names()).collect();
         let lacks = |soname: &str| {
             let found = own.contains(soname) || there.contains(soname) && !loader.base.has(soname);
             !found && !loader.host.has(soname) && !soname.contains('/')
@@ -312,6 +202,10 @@ fn opened(loader: &Loader, distribution: &str, named: bool) -> Vec<SystemFile> {
 mod tests {
     use super::*;
 
+    pub(super) fn borrowed<'a>(all: &'a BTreeMap<&'a str, Objects>) -> AllObjects<'a> {
+        all.iter().map(|(name, objects)| (*name, objects)).collect()
+    }
+
     #[test]
     fn what_no_wheel_brings_is_taken_from_the_system() {
         let loader = stackforge_stack::catalog::load(None).unwrap().loader;
@@ -357,7 +251,7 @@ mod tests {
             ),
         ]);
         let none = Pins::new();
-        let needs = taken(&all, &Requirements::of(&none), &loader);
+        let needs = needs(&borrowed(&all), &Requirements::of(&none), &loader);
         let names: Vec<_> = needs.keys().map(SystemFile::name).collect();
         assert_eq!(names, ["libc.so.6", "libgomp.so.1"]);
         let gomp = &needs[&SystemFile::Library("libgomp.so.1".into())];
@@ -389,7 +283,7 @@ mod tests {
         let pins = crate::answer::pins(
             "bitsandbytes==1\nlightgbm==1\ntorch==2\n    # via trainer\ntorchcodec==1\ntrainer==1\n    # via bitsandbytes\n",
         );
-        let needs = taken(&all, &Requirements::of(&pins), &loader);
+        let needs = needs(&borrowed(&all), &Requirements::of(&pins), &loader);
         let gomp = &needs[&SystemFile::Library("libgomp.so.1".into())];
         assert_eq!(gomp.iter().collect::<Vec<_>>(), ["lightgbm"]);
         assert_eq!(needs.len(), 1);

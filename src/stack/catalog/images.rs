@@ -89,6 +89,11 @@ fn yes() -> bool {
 }
 
 impl Image {
+    /// Returns the minor version of its glibc 2.
+    pub fn glibc(&self) -> Option<u16> {
+        self.libc.strip_prefix("2.")?.parse().ok()
+    }
+
     /// Whether the base has a shell for a Dockerfile's steps.
     pub fn has_shell(&self) -> bool {
         self.bootstrap.as_ref().is_none_or(|b| b.essential)

@@ -20,7 +20,7 @@ mod tools;
 
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
-use stackforge_types::{Digest, IsaName, Platform, Sm, Suffix};
+use stackforge_types::{Digest, IsaName, Platform, PythonVersion, Sm, Suffix};
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
@@ -64,6 +64,10 @@ pub struct Catalog {
     /// What distributions import and do not require, by distribution.
     pub undeclared: BTreeMap<String, Vec<Undeclared>>,
     pub same_modules: Vec<SameModules>,
+    /// What brings a module that somebody imports and does not require, by the module.
+    pub modules: BTreeMap<String, String>,
+    /// What brings a module that Python had itself, by the module.
+    pub removed_modules: BTreeMap<String, RemovedModule>,
     /// Wrong names of libraries, by normalized name.
     pub misnomers: BTreeMap<String, Misnomer>,
     /// OS packages that newer archives no longer have, by name.
@@ -105,13 +109,58 @@ pub struct Undeclared {
     /// Releases that do so.
     #[serde(default)]
     pub versions: VersionSpecifiers,
-    /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added.
+    /// Pythons on which they do so: `>=3.11`; empty: all.
+    #[serde(default)]
+    pub python: VersionSpecifiers,
+    /// Whether it is so only on a base without CUDA.
+    #[serde(default)]
+    pub without_cuda: bool,
+    /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added. One with extras of
+    /// the distribution itself is never there.
     #[serde(default)]
     pub requires: Vec<String>,
     /// Requirements (PEP 508) that hold back what they require by themselves: newer releases do not go with it.
     #[serde(default)]
     pub holds: Vec<String>,
     pub source: String,
+}
+
+impl Undeclared {
+    /// Whether a release does not run on a Python: then the entry holds the distribution itself, to newer ones.
+    pub fn excludes(&self, name: &str, version: &Version, python: PythonVersion) -> bool {
+        let of_itself = |held: &String| {
+            let rest = held.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['<', '>', '=', '!', '~']))
+        };
+        self.applies(version, python) && self.holds.iter().any(of_itself)
+    }
+
+    /// Whether it is of a release on a Python.
+    pub fn applies(&self, version: &Version, python: PythonVersion) -> bool {
+        let python = Version::new([u64::from(python.major), u64::from(python.minor)]);
+        self.versions.contains(version) && self.python.contains(&python)
+    }
+}
+
+/// A module that Pythons no longer have.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovedModule {
+    /// Pythons without it: `>=3.13`.
+    pub python: VersionSpecifiers,
+    /// What brings it (PEP 508).
+    pub requirement: String,
+}
+
+impl Catalog {
+    /// Returns the requirement that brings a module on a Python, if that is known without a doubt.
+    pub fn requirement_of(&self, module: &str, python: PythonVersion) -> Option<&str> {
+        let python = Version::new([u64::from(python.major), u64::from(python.minor)]);
+        let removed = self.removed_modules.get(module);
+        let removed = removed.filter(|removed| removed.python.contains(&python));
+        let removed = removed.map(|removed| &removed.requirement);
+        self.modules.get(module).or(removed).map(String::as_str)
+    }
 }
 
 /// A wrong name that people write for a library.

@@ -2,7 +2,7 @@
 
 use super::{
     Catalog, Component, Conflict, FormerPackage, Gpu, Image, Isa, JetsonRelease, Misnomer, Recipe,
-    SameModules, SmFacts, SourceNeeds, Tool, Toolkit, Undeclared,
+    RemovedModule, SameModules, SmFacts, SourceNeeds, Tool, Toolkit, Undeclared,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -62,6 +62,10 @@ struct MetadataFile {
     same_modules: Vec<SameModules>,
     #[serde(default)]
     misnomers: BTreeMap<String, Misnomer>,
+    #[serde(default)]
+    modules: BTreeMap<String, String>,
+    #[serde(default)]
+    removed_modules: BTreeMap<String, RemovedModule>,
 }
 
 #[derive(Deserialize)]
@@ -201,6 +205,8 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 self.undeclared.extend(file.undeclared);
                 self.same_modules.extend(file.same_modules);
+                self.modules.extend(file.modules);
+                self.removed_modules.extend(file.removed_modules);
                 self.misnomers.extend(file.misnomers);
             }
             ("", "packages") => {

@@ -66,10 +66,14 @@ pub(crate) fn structural(error: &YamlError, text: &str) -> Diagnostic {
             } else {
                 codes::YAML_SYNTAX
             };
-            let help = if type_error {
+            let word = word_at(span, text);
+            let help = if message == "expected a list" && !word.is_empty() {
+                format!("write a list of one: `[{word}]`")
+            } else if type_error {
                 "write the value in the form that the message names; versions need quotes"
+                    .to_owned()
             } else {
-                "check indentation, quotes and brackets here and on the line above"
+                "check indentation, quotes and brackets here and on the line above".to_owned()
             };
             let wants_quotes = type_error && message.contains("specifier in quotes");
             let unquoted = wants_quotes.then(|| unquoted(span, text)).flatten();
@@ -78,6 +82,17 @@ pub(crate) fn structural(error: &YamlError, text: &str) -> Diagnostic {
             d
         }
     }
+}
+
+/// Returns the word at a place, if it can stand in brackets as it is.
+fn word_at(span: Span, text: &str) -> &str {
+    let rest = text.get(span.offset..).unwrap_or_default();
+    let line = rest.lines().next().unwrap_or_default();
+    let end = line.find([',', '}', '#']).unwrap_or(line.len());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.\"'".contains(c);
+    Some(line[..end].trim_end())
+        .filter(|word| word.chars().all(plain))
+        .unwrap_or_default()
 }
 
 /// Returns the quotes that the number after a key needs to be a version.

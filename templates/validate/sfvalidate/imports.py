@@ -27,6 +27,13 @@ MODULE = re.compile(r"^([A-Za-z_]\w*)(\.py|(\.[\w-]+)?\.so)$", re.ASCII)
 TAGGED = re.compile(r"\.(cpython-\d+[\w-]*|abi3)\.so$", re.ASCII)
 # Of those who pack more than they mean to.
 ASIDE = ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "setup")
+VERSION = re.compile(
+    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|rc|c)[-_.]?(?P<pre_number>\d*))?"
+    r"(?P<post>-(?P<implicit>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post_number>\d*))?"
+    r"(?P<dev>[-_.]?dev[-_.]?(?P<dev_number>\d*))?"
+    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?", re.ASCII)
+PRE = {"alpha": "a", "beta": "b", "preview": "rc", "pre": "rc", "c": "rc"}
 
 
 def obstacle(spec, device):
@@ -70,7 +77,7 @@ def one(library, job):
     if library["version"] and not same_version(library["version"], distribution.version):
         return dict(result, status="failed", kind="version-mismatch", reason="{} is installed, the stack promises {}".format(
             distribution.version, library["version"]))
-    result["modules"] = [try_import(name, job) for name in modules_of(library, distribution)]
+    result["modules"] = imported(library, distribution, job)
     for name in library["gpu_imports"]:
         result["modules"].append(try_import(name, job) if job.device.get("gpu") else
                                  {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
@@ -84,9 +91,29 @@ def one(library, job):
     return dict(result, **shadowed(distribution, [module["module"] for module in ran]))
 
 
+def imported(library, distribution, job):
+    """The result of each module. One that stands beside the distribution's own, and imports what the distribution does not
+    require, is for those who have that: duckdb's adbc_driver_duckdb."""
+    results = [try_import(name, job) for name in modules_of(library, distribution)]
+    own = re.sub(r"[-_.]+", "_", library["distribution"]).lower()
+    if named(library) or not any(result["module"].lower() == own and result["status"] == "passed" for result in results):
+        return results
+    brought = {result["module"].partition(".")[0] for result in results}
+
+    def waits(result):
+        return "missing" in result and result["missing"].partition(".")[0] not in brought
+
+    return [{"module": result["module"], "status": "not-run", "reason": "it imports {}, which {} does not require".format(
+        result["missing"], library["distribution"])} if waits(result) else result for result in results]
+
+
+def named(library):
+    return library["imports"] or library["gpu_imports"]
+
+
 def modules_of(library, distribution):
     """The modules that its recipe names, else the top ones that it brings: public ones if there are any."""
-    if library["imports"] or library["gpu_imports"]:
+    if named(library):
         return library["imports"]
     paths = [path.parts for path in recorded(distribution)]
     packages = {parts[:-1] for parts in paths if parts[-1] == "__init__.py" and all(map(str.isidentifier, parts[:-1]))}
@@ -145,8 +172,9 @@ def together(libraries, job):
     result = {"name": "together", "status": "passed", "libraries": [library["name"] for library in libraries]}
     for library in libraries:
         distribution = importlib.metadata.distribution(library["distribution"])
-        names = modules_of(library, distribution) + (library["gpu_imports"] if job.device.get("gpu") else [])
-        bad = [module for module in (try_import(name, job) for name in names) if module["status"] == "failed"]
+        modules = imported(library, distribution, job)
+        modules += [try_import(name, job) for name in (library["gpu_imports"] if job.device.get("gpu") else [])]
+        bad = [module for module in modules if module["status"] == "failed"]
         if bad:
             return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,
                         reason="{} imports alone, but not after the libraries before it: {}".format(
@@ -205,14 +233,22 @@ def related_version(claimed, installed):
 
 
 def canonical(version):
-    """The version's parts, spelled one way and without trailing zeros of the release."""
-    text = version.strip().lower().lstrip("v")
-    text = re.sub(r"[-_]", ".", text)
-    for long, short in (("alpha", "a"), ("beta", "b"), ("preview", "rc"), ("pre", "rc"), ("rev", "post")):
-        text = text.replace(long, short)
-    parts = [int(part) if part.isdigit() else part for part in re.findall(r"\d+|[a-z]+|\+", text)]
-    release = next((index for index, part in enumerate(parts) if isinstance(part, str)), len(parts))
-    while release > 1 and parts[release - 1] == 0:
-        release -= 1
-        del parts[release]
+    """The version's parts, spelled one way as PEP 440 has it, and without trailing zeros of the release."""
+    text = version.strip().lower()
+    found = VERSION.fullmatch(text)
+    if not found:
+        return re.findall(r"[0-9]+|[a-z]+|\+", text)
+    release = [int(part) for part in found["release"].split(".")]
+    while len(release) > 1 and release[-1] == 0:
+        del release[-1]
+    parts = ["{}!".format(int(found["epoch"]))] if int(found["epoch"] or 0) else []
+    parts += release
+    if found["pre"]:
+        parts += [PRE.get(found["pre"], found["pre"]), int(found["pre_number"] or 0)]
+    if found["post"]:
+        parts += ["post", int(found["implicit"] or found["post_number"] or 0)]
+    if found["dev"]:
+        parts += ["dev", int(found["dev_number"] or 0)]
+    if found["local"]:
+        parts += ["+", *(int(part) if part.isdigit() else part for part in re.split("[-_.]", found["local"]))]
     return parts

@@ -10,7 +10,7 @@ pub fn arguments() -> World {
     for args in [
         &["init", "--gpu", e][..],
         &["init", "--root", e],
-        &["init", "--from", e, "--gpu", "h100"],
+        &["init", "--offline", "--from", e, "--gpu", "h100"],
         &["init", "--gpu", "h100", "-o", e],
         &["init", "--gpu", "h100", "-o", "/nowhere\u{1b}[2J/x"],
         &["check", e],

@@ -250,6 +250,15 @@ fn foreign(world: &mut World) {
     ];
     for (name, text) in files {
         world.sandbox.write(name, &text);
-        world.case(&["init", "--from", name, "--gpu", "h100", "-o", "-"]);
+        world.case(&[
+            "init",
+            "--offline",
+            "--from",
+            name,
+            "--gpu",
+            "h100",
+            "-o",
+            "-",
+        ]);
     }
 }

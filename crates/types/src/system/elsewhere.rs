@@ -7,6 +7,7 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Opens a directory as a place for names. It has to be readable.
@@ -58,6 +59,9 @@ pub fn sync(folder: impl AsFd) -> io::Result<()> {
     }
     File::from(folder.try_clone_to_owned()?).sync_all()
 }
+
+/// That cannot be asked for.
+pub fn begin_to_write(_: &File, _: Range<u64>) {}
 
 /// There are no files without a name.
 ///

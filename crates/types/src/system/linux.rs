@@ -7,6 +7,7 @@ use rustix::io::Result;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,27 @@ pub(crate) fn mount(file: BorrowedFd<'_>) -> Result<u64> {
 /// If the file system cannot write what it holds in memory.
 pub fn sync(folder: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::syncfs(folder)?)
+}
+
+/// Asks the kernel to begin to write a part of a file to disk, so that a later sync has less to wait for. Does nothing
+/// where that cannot be asked for.
+#[allow(unsafe_code, reason = "no crate here has the call")]
+pub fn begin_to_write(file: &File, bytes: Range<u64>) {
+    let (Ok(offset), Ok(length)) = (
+        i64::try_from(bytes.start),
+        i64::try_from(bytes.end.saturating_sub(bytes.start)),
+    ) else {
+        return;
+    };
+    // SAFETY: the descriptor is open, and the call takes numbers.
+    unsafe {
+        libc::sync_file_range(
+            file.as_raw_fd(),
+            offset,
+            length,
+            libc::SYNC_FILE_RANGE_WRITE,
+        );
+    }
 }
 
 /// Makes a file without a name in a directory, which vanishes with this process unless it is [`linked`]. `mode` is

@@ -15,7 +15,7 @@ use elsewhere as own;
 use linux as own;
 
 pub use own::{
-    PLACE, holds_descriptors, holds_own_descriptors, ignores_hangup, linked, memory, program, sync,
-    unnamed,
+    PLACE, begin_to_write, holds_descriptors, holds_own_descriptors, ignores_hangup, linked,
+    memory, program, sync, unnamed,
 };
 pub(crate) use own::{mount, open_whole};

@@ -34,7 +34,7 @@ pub(super) struct Job {
 #[cfg(not(target_os = "linux"))]
 impl Job {
     /// Unpacks nothing: `Rootfs::begin` refuses on such a system.
-    pub fn run(self) -> Result<(), crate::pull::PullError> {
-        Ok(())
+    pub fn run(self) -> Result<super::rest::Rest, crate::pull::PullError> {
+        Ok(super::rest::Rest::default())
     }
 }

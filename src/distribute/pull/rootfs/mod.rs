@@ -19,6 +19,7 @@ mod job;
 mod marker;
 #[cfg(target_os = "linux")]
 mod records;
+mod rest;
 mod target;
 #[cfg(target_os = "linux")]
 mod unpacker;
@@ -32,6 +33,7 @@ use job::Job;
 use marker::Marker;
 #[cfg(target_os = "linux")]
 use records::Records;
+use rest::Rest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use stackforge_image::store::Store;
@@ -53,7 +55,7 @@ const WAIT: Duration = Duration::from_millis(200);
 pub struct Rootfs {
     whole: Option<Sender<Digest>>,
     unpacker: Option<JoinHandle<()>>,
-    unpacked: Option<oneshot::Receiver<Result<(), PullError>>>,
+    unpacked: Option<oneshot::Receiver<Result<Rest, PullError>>>,
     stop: Cancel,
     beside: Beside,
     /// Whether there is nothing to clean up on drop.
@@ -197,12 +199,17 @@ impl Rootfs {
     pub async fn finish(mut self, keep: u32) -> Result<(), PullError> {
         drop(self.whole.take());
         let unpacked = self.unpacked.take().ok_or(PullError::Thread)?;
-        unpacked.await.map_err(|_| PullError::Thread)??;
-        block_in_place(|| self.replace(keep))
+        let rest = unpacked.await.map_err(|_| PullError::Thread)??;
+        block_in_place(|| self.replace(keep, rest))
     }
 
-    fn replace(&mut self, keep: u32) -> Result<(), PullError> {
-        let root = self.beside.ripen()?;
+    fn replace(&mut self, keep: u32, rest: Rest) -> Result<(), PullError> {
+        let (root, rest) = std::thread::scope(|scope| {
+            let rest = scope.spawn(|| rest.finish());
+            (self.beside.ripen(), rest.join())
+        });
+        rest.map_err(|_| PullError::Thread)??;
+        let root = root?;
         self.place(&root)?;
         self.target.sync()?;
         if root.symlink_metadata().is_ok() {

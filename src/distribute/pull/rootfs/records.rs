@@ -19,6 +19,22 @@ const FOLDER: &str = "trees";
 /// Most records; a service has three directories.
 const MOST: usize = 24;
 
+/// A directory by what it keeps under another name.
+pub(super) struct Directory {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Directory {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            inode: path.symlink_metadata()?.ino(),
+        })
+    }
+}
+
+#[derive(Clone)]
 pub(super) struct Records {
     folder: PathBuf,
     /// Digest of the image that is written.
@@ -36,27 +52,24 @@ impl Records {
     /// Reads the record of a directory with a marker.
     pub fn read(&self, directory: &Path) -> Option<Record> {
         let digest = Marker::read(directory)?.digest?;
-        Record::read(&self.path(directory, &digest).ok()?)
+        let inode = Directory::of(directory).ok()?.inode;
+        Record::read(&self.file(&digest, inode))
     }
 
-    /// Writes the record of the new directory. Without it the next update unpacks anew, so a failure is only
-    /// reported.
-    pub fn write(&self, directory: &Path, record: &Record) {
-        let written = self.path(directory, &self.digest).and_then(|path| {
-            record.write(&path)?;
-            self.forget()
-        });
-        if let Err(e) = written {
+    /// Writes the record of the new directory, which may get another name meanwhile. Without it the next update unpacks
+    /// anew, so a failure is only reported.
+    pub fn write(&self, directory: &Directory, record: &Record) {
+        let path = self.file(&self.digest, directory.inode);
+        if let Err(e) = record.write(&path).and_then(|()| self.forget()) {
             tracing::warn!(
                 "the next update of {} takes longer: {e}",
-                directory.display()
+                directory.path.display()
             );
         }
     }
 
-    fn path(&self, directory: &Path, digest: &Digest) -> io::Result<PathBuf> {
-        let inode = directory.symlink_metadata()?.ino();
-        Ok(self.folder.join(format!("{}-{inode}", digest.hex())))
+    fn file(&self, digest: &Digest, inode: u64) -> PathBuf {
+        self.folder.join(format!("{}-{inode}", digest.hex()))
     }
 
     /// Removes the oldest records.

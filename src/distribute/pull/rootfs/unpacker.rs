@@ -2,6 +2,8 @@
 //! the layers that none of them has are unpacked.
 
 use super::job::Job;
+use super::records::Directory;
+use super::rest::Rest;
 use crate::pull::PullError;
 use crate::pull::room::Room;
 use stackforge_image::Layer;
@@ -25,12 +27,13 @@ struct NotFetched;
 type Maybe<T> = Result<Result<T, UpdateError>, NotFetched>;
 
 impl Job {
-    pub fn run(mut self) -> Result<(), PullError> {
+    /// Returns what is left to do once the files are there.
+    pub fn run(mut self) -> Result<Rest, PullError> {
         let Some(config) = self.config.clone() else {
-            return Ok(());
+            return Ok(Rest::default());
         };
         if self.wait(&config).is_err() {
-            return Ok(());
+            return Ok(Rest::default());
         }
         let path = self.root.join("blobs/sha256").join(config.hex());
         let bytes = fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
@@ -40,20 +43,21 @@ impl Job {
             .collect();
         let layers = layers?;
         match self.update(&layers) {
-            Err(NotFetched) | Ok(Ok(true)) => return Ok(()),
-            Ok(Ok(false)) => {}
+            Err(NotFetched) => return Ok(Rest::default()),
+            Ok(Ok(Some(rest))) => return Ok(rest),
+            Ok(Ok(None)) => {}
             Ok(Err(e)) => tracing::debug!("{} is unpacked anew: {e}", self.into.display()),
         }
         if self.stop.is_cancelled() {
-            return Ok(());
+            return Ok(Rest::default());
         }
         self.empty()
             .map_err(|e| PullError::io("empty", &self.into, e))?;
         self.anew(&layers)
     }
 
-    /// Builds the tree from earlier ones. False if there are none with one of the layers.
-    fn update(&mut self, layers: &[Layer]) -> Maybe<bool> {
+    /// Builds the tree from earlier ones. `None` if there are none with one of the layers.
+    fn update(&mut self, layers: &[Layer]) -> Maybe<Option<Rest>> {
         let diff_ids: Vec<Digest> = layers.iter().map(|layer| layer.diff_id.clone()).collect();
         let trees = self.trees.iter();
         let mut spare = None;
@@ -72,7 +76,7 @@ impl Job {
         });
         let trees: Vec<Tree<'_>> = trees.collect();
         if trees.is_empty() {
-            return Ok(Ok(false));
+            return Ok(Ok(None));
         }
         let begun = DirBuilder::new().mode(0o700).create(&self.staged);
         let owner = Owner::of_process();
@@ -81,7 +85,7 @@ impl Job {
             .and_then(|()| TreeUpdate::begin(&diff_ids, trees, &self.staged, owner));
         let mut update = match begun {
             Ok(Some(update)) => update,
-            Ok(None) => return Ok(Ok(false)),
+            Ok(None) => return Ok(Ok(None)),
             Err(e) => return Ok(Err(e)),
         };
         for (n, layer) in layers.iter().enumerate() {
@@ -92,16 +96,16 @@ impl Job {
                 return Ok(Err(e));
             }
         }
-        Ok(self.build(update, layers, spare.as_deref()).map(|()| true))
+        Ok(self.build(update, layers, spare.as_deref()).map(Some))
     }
 
-    /// Builds the tree when all layers are there. `spare` is removed.
+    /// Builds the tree when all layers are there. `spare` loses its name.
     fn build(
         &self,
         mut update: TreeUpdate,
         layers: &[Layer],
         spare: Option<&Path>,
-    ) -> Result<(), UpdateError> {
+    ) -> Result<Rest, UpdateError> {
         for (n, members) in update.plan()? {
             let layer = layers
                 .get(n)
@@ -114,13 +118,10 @@ impl Job {
         }
         let (sources, record) = update.write(&self.into, &|| self.stop.is_cancelled())?;
         tracing::debug!("{}: {sources:?}", self.into.display());
-        for used in [&self.gone, &self.staged] {
-            if used.symlink_metadata().is_ok() {
-                stackforge_types::remove(used)?;
-            }
-        }
-        self.records.write(&self.into, &record);
-        Ok(())
+        Ok(Rest {
+            used: vec![self.gone.clone(), self.staged.clone()],
+            record: Some((self.records.clone(), Directory::of(&self.into)?, record)),
+        })
     }
 
     /// Removes what an attempt to use earlier trees left.
@@ -136,11 +137,11 @@ impl Job {
     }
 
     /// Unpacks all layers.
-    fn anew(&mut self, layers: &[Layer]) -> Result<(), PullError> {
+    fn anew(&mut self, layers: &[Layer]) -> Result<Rest, PullError> {
         let mut listings = Vec::new();
         for layer in layers {
             if self.wait(&layer.digest).is_err() {
-                return Ok(());
+                return Ok(Rest::default());
             }
             let mut listing = Listing::default();
             let unpacked = self.ahead(layer, |tar| {
@@ -158,12 +159,19 @@ impl Job {
             })?;
             listings.push((layer.diff_id.clone(), listing));
         }
-        if listings.iter().all(|(_, listing)| listing.is_complete())
-            && let Ok(Some(record)) = Record::of(&self.into, listings)
-        {
-            self.records.write(&self.into, &record);
-        }
-        Ok(())
+        let is_complete = listings.iter().all(|(_, listing)| listing.is_complete());
+        let recorded = is_complete.then(|| {
+            let record = Record::of(&self.into, listings).ok().flatten()?;
+            Some((
+                self.records.clone(),
+                Directory::of(&self.into).ok()?,
+                record,
+            ))
+        });
+        Ok(Rest {
+            used: Vec::new(),
+            record: recorded.flatten(),
+        })
     }
 
     /// Reads a layer's tar ahead of `take`.

@@ -19,6 +19,7 @@ use lower::Lower;
 use paths::join;
 use place::{Place, Root};
 use stackforge_binary::tar::{Entry, Header, MemberKind, Reader, bytes};
+use stackforge_types::system::begin_to_write;
 
 use super::error::{DEEPEST, UnpackError};
 use super::{Owner, Unpacked, error, fill, owner};
@@ -258,24 +259,39 @@ impl Unpacking {
 
 /// Shortest run of zeros that becomes a hole; pruned libraries have many.
 const HOLE: usize = 64 << 10;
+/// Bytes of a file after which the kernel is asked to begin to write them.
+const BEGUN: u64 = 8 << 20;
 
 fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
     use std::io::{Seek as _, SeekFrom, Write as _};
     let mut piece = vec![0; 4 * HOLE];
-    let mut size = 0;
+    let (mut size, mut begun) = (0, 0);
+    let mut ends_with_hole = false;
     loop {
         let len = fill(from, &mut piece)?;
-        for block in piece[..len].chunks(HOLE) {
-            if block.len() == HOLE && block.iter().all(|byte| *byte == 0) {
-                to.seek(SeekFrom::Current(HOLE as i64))?;
+        let is_hole = |block: &[u8]| block.len() == HOLE && block.iter().all(|byte| *byte == 0);
+        let blocks = piece[..len].chunks(HOLE);
+        let blocks: Vec<(usize, bool)> = blocks.map(|b| (b.len(), is_hole(b))).collect();
+        let mut at = 0;
+        for run in blocks.chunk_by(|one, other| one.1 == other.1) {
+            let end = at + run.iter().map(|(len, _)| len).sum::<usize>();
+            ends_with_hole = run.iter().all(|(_, is_hole)| *is_hole);
+            if ends_with_hole {
+                to.seek(SeekFrom::Current((end - at) as i64))?;
             } else {
-                to.write_all(block)?;
+                to.write_all(&piece[at..end])?;
             }
+            at = end;
         }
         size += len as u64;
+        if size - begun >= BEGUN {
+            begin_to_write(to, begun..size);
+            begun = size;
+        }
         if len < piece.len() {
-            // The file may end with a hole.
-            to.set_len(size)?;
+            if ends_with_hole {
+                to.set_len(size)?;
+            }
             return Ok(size);
         }
     }

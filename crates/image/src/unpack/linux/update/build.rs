@@ -64,7 +64,7 @@ impl TreeUpdate {
             listing
         });
         let layers: Vec<(Digest, Listing)> = self.diff_ids.iter().cloned().zip(layers).collect();
-        let record = Record::of(into, layers).map_err(|e| at("record", "", e))?;
+        let record = Record::of_merged(into, &merged, layers).map_err(|e| at("record", "", e))?;
         let record = record.ok_or(UpdateError::Unclear("the tree is not what the layers say"))?;
         Ok((tree.sources, record))
     }

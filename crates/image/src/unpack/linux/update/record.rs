@@ -78,9 +78,18 @@ impl Record {
     /// # Errors
     /// If the tree cannot be read.
     pub fn of(root: &Path, layers: Vec<(Digest, Listing)>) -> io::Result<Option<Self>> {
-        let Ok(merged) = Merged::of(layers.iter().map(|(_, l)| l.clone()).collect()) else {
-            return Ok(None);
-        };
+        match Merged::of(layers.iter().map(|(_, l)| l.clone()).collect()) {
+            Ok(merged) => Self::of_merged(root, &merged, layers),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// As [`Record::of`], of layers that were merged.
+    pub(super) fn of_merged(
+        root: &Path,
+        merged: &Merged,
+        layers: Vec<(Digest, Listing)>,
+    ) -> io::Result<Option<Self>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut folders = Folders::of(openat(CWD, root, flags, Mode::empty())?);
         let mut files = Vec::new();

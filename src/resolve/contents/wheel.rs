@@ -1,26 +1,19 @@
-//! Reads a wheel's objects where it lies: on disk, or at an address by ranges.
+//! Chooses what is read of a wheel, and reads it: objects and what looks like a program, Python files, METADATA.
 //!
-//! Only the archive's directory and the members that are objects or look like programs are fetched, neighbours together.
 //! A member is in memory while it is read; the largest are left out, for a build downloads and audits them anyway.
 
+use super::members::{self, Place};
+use super::modules::Files;
 use super::objects::Objects;
 use memchr::memmem;
 use stackforge_binary::elf::Object;
-use stackforge_binary::source::{FileSource, Source, Sparse, bytes};
+use stackforge_binary::source::{Source, bytes};
 use stackforge_binary::zip::{Archive, Member};
 use stackforge_image::layer::{LONGEST_METADATA, is_metadata};
-use stackforge_transfer::fetch::{FetchError, Fetcher, PartialContent};
-use std::ops::Range;
-use std::path::PathBuf;
+use stackforge_transfer::fetch::Fetcher;
 
-/// Bytes at the end of a wheel that are fetched first: the directory of most.
-const TAIL: u64 = 64 << 10;
-/// Longest directory that is fetched, in bytes. The largest known has 2 MB.
-const LONGEST_DIRECTORY: u64 = 32 << 20;
-/// Most bytes of one request for several members.
-const CHUNK: u64 = 16 << 20;
-/// Most bytes between two members that are fetched together.
-const GAP: u64 = 64 << 10;
+/// Longest file of Python that is read, in bytes.
+pub(super) const LONGEST_PYTHON: u64 = 1 << 20;
 
 /// Bounds on what is read of one wheel, in bytes of the archive.
 #[derive(Debug, Clone, Copy)]
@@ -28,114 +21,58 @@ pub(super) struct Bounds {
     /// Largest object.
     largest: u64,
     /// Most of all objects.
-    most: u64,
+    objects: u64,
+    /// Most of all files of Python. What has more is well kept, and declares what it imports.
+    python: u64,
 }
 
 impl Bounds {
     pub const USUAL: Self = Self {
         largest: 96 << 20,
-        most: 384 << 20,
+        objects: 384 << 20,
+        python: 6 << 20,
     };
     /// For torch and CUDA, whose large objects are known and whose small ones come from elsewhere.
-    pub const SMALL: Self = Self {
+    pub const KNOWN: Self = Self {
         largest: 4 << 20,
-        most: 64 << 20,
+        objects: 64 << 20,
+        python: 0,
     };
 }
 
-/// Where a wheel is.
-pub(super) enum Place {
-    Disk(PathBuf),
-    /// A URL, which may have credentials.
-    Address(String),
-}
-
-impl Place {
-    /// Returns the place of a URL or of an absolute path.
-    pub fn at(address: &str) -> Option<Self> {
-        if address.starts_with("https://") || address.starts_with("http://") {
-            return Some(Self::Address(address.to_owned()));
-        }
-        let url = reqwest::Url::parse(address).ok();
-        let path = match url {
-            Some(url) => url.to_file_path().ok()?,
-            None => PathBuf::from(address),
-        };
-        path.is_absolute().then_some(Self::Disk(path))
-    }
-}
-
-/// Reads which objects a wheel has, and what those within the bounds need.
+/// Reads a wheel within the bounds.
 pub(super) async fn read(
     file: &str,
     place: Place,
     bounds: Bounds,
     fetcher: &Fetcher,
-) -> Result<Objects, String> {
-    match place {
-        Place::Disk(path) => {
-            let mut source = FileSource::open(&path).map_err(|e| e.to_string())?;
-            let archive = Archive::read(file, &mut source).map_err(|e| e.to_string())?;
-            let (mut out, wanted) = listed(&archive, bounds);
-            for member in wanted {
-                add(&mut out, &archive, member, &mut source);
-            }
-            Ok(out)
-        }
-        Place::Address(url) => {
-            let archive = directory(file, &url, fetcher).await?;
-            let (mut out, wanted) = listed(&archive, bounds);
-            for (range, members) in chunks(&wanted) {
-                let found = fetcher.range(&url, range).await;
-                let mut source = sparse(found)?;
-                for member in members {
-                    add(&mut out, &archive, member, &mut source);
-                }
-            }
-            Ok(out)
-        }
-    }
+) -> Result<(Objects, Files), String> {
+    members::read(file, place, fetcher, |archive| listed(archive, bounds), add).await
 }
 
-fn sparse(found: Result<Option<PartialContent>, FetchError>) -> Result<Sparse, String> {
-    let found = found.map_err(|e| e.to_string())?;
-    let found = found.ok_or("its server has no ranges")?;
-    let mut source = Sparse::new(found.size);
-    source.keep(found.offset, &found.bytes);
-    Ok(source)
-}
-
-/// Fetches the end of a wheel until its directory is in it.
-async fn directory(file: &str, url: &str, fetcher: &Fetcher) -> Result<Archive, String> {
-    let mut length = TAIL;
-    loop {
-        let mut source = sparse(fetcher.suffix(url, length).await)?;
-        match Archive::read(file, &mut source) {
-            Ok(archive) => return Ok(archive),
-            Err(_) if length < source.size() && length < LONGEST_DIRECTORY => length *= 8,
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-/// Returns the names of a wheel's objects, and the members to read in the order of the file.
-fn listed(archive: &Archive, bounds: Bounds) -> (Objects, Vec<&Member>) {
-    let mut out = Objects::default();
-    let metadata = archive.members.iter().filter(|m| is_metadata(&m.name));
+/// Returns the names of a wheel's objects and modules, and the members to read in the order of the file.
+fn listed(archive: &Archive, bounds: Bounds) -> ((Objects, Files), Vec<&Member>) {
+    let (mut objects, mut files) = (Objects::default(), Files::default());
     let mut wanted: Vec<&Member> = Vec::new();
+    let mut python: Vec<&Member> = Vec::new();
     for member in &archive.members {
+        if let Some(path) = installed(&member.name) {
+            files.name(path);
+            if path.ends_with(".py") && member.size <= LONGEST_PYTHON {
+                python.push(member);
+            }
+        }
         let object = is_object(&member.name);
         if object {
-            out.name(&member.name);
+            objects.name(&member.name);
         }
         let program = || is_program(&member.name, member.unix_mode, member.size);
         if member.compressed <= bounds.largest && (object || program()) {
             wanted.push(member);
         }
     }
-    wanted.extend(metadata);
     wanted.sort_by_key(|member| member.offset);
-    let mut left = bounds.most;
+    let mut left = bounds.objects;
     wanted.retain(|member| match left.checked_sub(member.compressed) {
         Some(rest) => {
             left = rest;
@@ -143,7 +80,54 @@ fn listed(archive: &Archive, bounds: Bounds) -> (Objects, Vec<&Member>) {
         }
         None => false,
     });
-    (out, wanted)
+    let size: u64 = python.iter().map(|member| member.compressed).sum();
+    if size <= bounds.python {
+        wanted.append(&mut python);
+    }
+    wanted.extend(archive.members.iter().filter(|m| is_metadata(&m.name)));
+    wanted.sort_by_key(|member| member.offset);
+    ((objects, files), wanted)
+}
+
+/// Returns the place of a wheel's member below the folder of modules. `None` for what is not installed there.
+fn installed(path: &str) -> Option<&str> {
+    match path.split_once(".data/") {
+        Some((_, below)) => below
+            .strip_prefix("purelib/")
+            .or_else(|| below.strip_prefix("platlib/")),
+        None => Some(path),
+    }
+}
+
+/// Reads a member. A damaged object, or a file that only has the name of one, is skipped: the audit of a build reports it.
+fn add(
+    (objects, files): &mut (Objects, Files),
+    archive: &Archive,
+    member: &Member,
+    source: &mut dyn Source,
+) {
+    let Ok(mut content) = archive.open(member, source) else {
+        return;
+    };
+    let size = content.size();
+    if is_metadata(&member.name) {
+        if let Ok(text) = bytes(&mut content, 0, size.min(LONGEST_METADATA)) {
+            objects.metadata(&String::from_utf8_lossy(&text));
+        }
+        return;
+    }
+    if member.name.ends_with(".py") {
+        if let (Some(path), Ok(text)) = (installed(&member.name), bytes(&mut content, 0, size)) {
+            files.add(path, &String::from_utf8_lossy(&text));
+        }
+        return;
+    }
+    if let Ok(object) = Object::read(&member.name, &mut content, &[]) {
+        objects.add(&member.name, object.needed);
+    }
+    if is_module(&member.name) && is_for_numpy_1(&mut content) {
+        objects.add_for_numpy_1();
+    }
 }
 
 /// Whether a file's name is that of a shared object: `x.so`, `libx.so.1.2`.
@@ -168,44 +152,6 @@ fn is_program(path: &str, mode: Option<u16>, size: u64) -> bool {
     };
     let described = names.any(|folder| folder.ends_with(".dist-info"));
     plain && !described && size >= LEAST && mode.is_some_and(|mode| mode & 0o111 != 0)
-}
-
-/// Groups members into ranges.
-fn chunks<'m>(members: &[&'m Member]) -> Vec<(Range<u64>, Vec<&'m Member>)> {
-    let mut out: Vec<(Range<u64>, Vec<&Member>)> = Vec::new();
-    for member in members {
-        match out.last_mut() {
-            Some((range, together))
-                if member.offset <= range.end.saturating_add(GAP)
-                    && member.end().saturating_sub(range.start) <= CHUNK =>
-            {
-                range.end = member.end();
-                together.push(member);
-            }
-            _ => out.push((member.offset..member.end(), vec![member])),
-        }
-    }
-    out
-}
-
-/// Reads an object. What is none, or is damaged, needs nothing here: the audit of a build judges it.
-fn add(out: &mut Objects, archive: &Archive, member: &Member, source: impl Source) {
-    let Ok(mut content) = archive.open(member, source) else {
-        return;
-    };
-    if is_metadata(&member.name) {
-        let size = content.size().min(LONGEST_METADATA);
-        if let Ok(text) = bytes(&mut content, 0, size) {
-            out.metadata(&String::from_utf8_lossy(&text));
-        }
-        return;
-    }
-    if let Ok(object) = Object::read(&member.name, &mut content, &[]) {
-        out.add(&member.name, object.needed);
-    }
-    if is_module(&member.name) && is_for_numpy_1(&mut content) {
-        out.add_for_numpy_1();
-    }
 }
 
 /// Whether a file's name is that of a Python extension module.
@@ -280,7 +226,7 @@ mod tests {
             content[at..at + text.len()].copy_from_slice(text);
             let mut file = tempfile::NamedTempFile::new().unwrap();
             std::io::Write::write_all(&mut file, &content).unwrap();
-            is_for_numpy_1(&mut FileSource::open(file.path()).unwrap())
+            is_for_numpy_1(&mut stackforge_binary::source::FileSource::open(file.path()).unwrap())
         };
         for at in [0, 1000, (1 << 20) - 5, (3 << 20) - 40] {
             assert!(of(b"numpy.core._multiarray_umath", at), "{at}");
@@ -300,13 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn places_are_addresses_or_absolute_paths() {
-        assert!(matches!(
-            Place::at("https://i.test/x.whl"),
-            Some(Place::Address(_))
-        ));
-        assert!(matches!(Place::at("file:///a/x.whl"), Some(Place::Disk(_))));
-        assert!(matches!(Place::at("/a/x.whl"), Some(Place::Disk(_))));
-        assert!(Place::at("x.whl").is_none());
+    fn modules_are_found_where_a_wheel_puts_them() {
+        assert_eq!(installed("a/b.py"), Some("a/b.py"));
+        assert_eq!(installed("x-1.data/purelib/a.py"), Some("a.py"));
+        assert_eq!(installed("x-1.data/scripts/a.py"), None);
     }
 }

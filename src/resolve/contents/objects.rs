@@ -1,20 +1,13 @@
-//! What was read of one wheel, and where it is kept: by the wheel's digest, for its content never changes.
+//! What the objects of a wheel need, as far as they were read.
 
+use crate::requirements::distribution_of;
 use serde::{Deserialize, Serialize};
-use stackforge_types::Digest;
-use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::Path;
-
-/// Changed when more, or something else, is read.
-const FORMAT: u32 = 6;
 
 /// A wheel's objects.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Objects {
-    format: u32,
+pub(crate) struct Objects {
     /// File names of all objects, also of those that were not read.
     names: BTreeSet<String>,
     /// NEEDED of each object or program that was read, by its path in the wheel.
@@ -23,18 +16,6 @@ pub(super) struct Objects {
     extras: BTreeMap<String, BTreeSet<String>>,
     /// Whether an extension module loads the C API of numpy 1 and not that of numpy 2.
     numpy_1: bool,
-}
-
-impl Default for Objects {
-    fn default() -> Self {
-        Self {
-            format: FORMAT,
-            names: BTreeSet::new(),
-            needed: BTreeMap::new(),
-            extras: BTreeMap::new(),
-            numpy_1: false,
-        }
-    }
 }
 
 impl Objects {
@@ -67,8 +48,7 @@ impl Objects {
             let Some((what, condition)) = line.split_once(';') else {
                 continue;
             };
-            let end = what.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-            let name = normalized(&what[..end.unwrap_or(what.len())]);
+            let name = distribution_of(what);
             let mut words = condition.split(['"', '\'']);
             while let Some(before) = words.next() {
                 let of_extra = before.trim_end().ends_with("==") && before.contains("extra");
@@ -94,28 +74,6 @@ impl Objects {
         self.name(path);
         self.needed.insert(path.to_owned(), needed);
     }
-
-    /// Returns what was read before of the wheel with this digest.
-    pub fn kept(folder: &Path, sha256: &Digest) -> Option<Self> {
-        let text = std::fs::read(folder.join(format!("{}.json", sha256.hex()))).ok()?;
-        let objects: Self = serde_json::from_slice(&text).ok()?;
-        (objects.format == FORMAT).then_some(objects)
-    }
-
-    /// Keeps it. A store that takes no more costs time at the next run alone.
-    pub fn keep(&self, folder: &Path, sha256: &Digest) {
-        if let Err(error) = self.write(folder, sha256) {
-            tracing::debug!(%error, "what a wheel's objects need is not kept");
-        }
-    }
-
-    fn write(&self, folder: &Path, sha256: &Digest) -> io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        let part = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&part, self)?;
-        part.persist(folder.join(format!("{}.json", sha256.hex())))?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -123,24 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_by_its_digest() {
-        let dir = tempfile::tempdir().unwrap();
-        let digest = Digest::of(b"a wheel");
+    fn extras_are_read_with_what_they_require() {
         let mut objects = Objects::default();
-        objects.add("a/b.so", vec!["libc.so.6".into()]);
-        objects.name("c/d.so.1");
         objects.metadata(
             "Requires-Dist: numpy>=1\nRequires-Dist: nvidia-cublas-cu12~=12.0 ; extra == 'cuda'\nRequires-Dist: cuda-toolkit[cublas]==13.* ; (python_version >= \"3.9\") and extra == \"ctk\"\n\nRequires-Dist: no; extra == 'x'\n",
         );
-        objects.keep(dir.path(), &digest);
-        let kept = Objects::kept(dir.path(), &digest).unwrap();
-        assert_eq!(kept.names().collect::<Vec<_>>(), ["b.so", "d.so.1"]);
-        assert_eq!(kept, objects);
-        let extras: Vec<_> = kept.extras().iter().collect();
+        let extras: Vec<_> = objects.extras().iter().collect();
         assert_eq!(extras[0].0, "ctk");
         assert!(extras[0].1.contains("cuda-toolkit"));
         assert!(extras[1].0 == "cuda" && extras[1].1.contains("nvidia-cublas-cu12"));
         assert_eq!(extras.len(), 2);
-        assert!(Objects::kept(dir.path(), &Digest::of(b"another")).is_none());
     }
 }
