@@ -9,7 +9,7 @@ use stackforge_device::Device;
 use stackforge_device::convert::{self, Disk, Found, Item, Known};
 use stackforge_device::starter::{self, Question, Starter};
 use stackforge_image::store::{Store, save, save_new};
-use stackforge_resolve::{Loosened, Published};
+use stackforge_resolve::{Loosened, Published, Unread};
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::{self, Sm};
@@ -25,11 +25,14 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
         Some(root) => Device::read(root),
         None => Device::here(),
     };
-    let starter = match (&args.from, &args.gpu) {
+    let written = match (&args.from, &args.gpu) {
         (Some(from), _) => of_file(common, args, &catalog, from, &device)?,
-        (None, Some(gpu)) => starter::for_gpu(&catalog, gpu).map_err(Failure::of)?,
-        (None, None) => starter::for_device(&catalog, &device()).map_err(Failure::of)?,
+        (None, Some(gpu)) => starter::for_gpu(&catalog, gpu).map_err(Failure::of)?.into(),
+        (None, None) => starter::for_device(&catalog, &device())
+            .map_err(Failure::of)?
+            .into(),
     };
+    let starter = &written.starter;
     let path = match &args.output {
         Some(path) if path.as_os_str() == "-" => {
             print(&starter.text);
@@ -45,11 +48,12 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
                     "file": path,
                     "notes": starter.notes,
                     "instead": starter.instead,
+                    "unread": written.unread,
                     "diagnostics": starter.errors,
-                    "next": next(&starter),
+                    "next": next(starter),
                 }));
             } else {
-                print(&summary(&starter, &path));
+                print(&summary(starter, &path));
             }
             Ok(())
         }
@@ -65,6 +69,21 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     }
 }
 
+/// A first stack, and the distributions of which no index said what there is.
+struct Written {
+    starter: Starter,
+    unread: Vec<String>,
+}
+
+impl From<Starter> for Written {
+    fn from(starter: Starter) -> Self {
+        Self {
+            starter,
+            unread: Vec::new(),
+        }
+    }
+}
+
 /// Starts from a file that there is.
 fn of_file(
     common: &Common,
@@ -72,7 +91,7 @@ fn of_file(
     catalog: &Catalog,
     from: &Path,
     device: &dyn Fn() -> Device,
-) -> Result<Starter, Failure> {
+) -> Result<Written, Failure> {
     let known = Known::load(common.catalog.as_deref())?;
     let mut found = convert::read(from, &known, &OnDisk)?;
     found.rename(&catalog.misnomers);
@@ -94,15 +113,34 @@ fn of_file(
         })
         .map_err(Failure::of)
     };
-    let starter = write(&published, &Loosened::new())?;
-    let Some(store) = store else {
-        return Ok(starter);
-    };
-    let loosened = loosened(catalog, &starter, &mut published, &store)?;
-    if loosened.is_empty() {
-        return Ok(starter);
+    let mut starter = write(&published, &Loosened::new())?;
+    if let Some(store) = store.filter(|_| !published.is_empty()) {
+        let loosened = loosened(catalog, &starter, &mut published, &store)?;
+        if !loosened.is_empty() {
+            starter = write(&published, &loosened)?;
+        }
     }
-    write(&published, &loosened)
+    let unread = published.unread();
+    if let Some(unread) = unread.filter(|_| !common.quiet && !common.json) {
+        print_message(&not_asked(unread, published.is_empty()));
+    }
+    let unread = unread.into_iter().flat_map(|unread| &unread.names);
+    Ok(Written {
+        starter,
+        unread: unread.cloned().collect(),
+    })
+}
+
+/// Says of what no index was read. `all`: of everything.
+fn not_asked(unread: &Unread, all: bool) -> String {
+    let error = &unread.error;
+    let of = match unread.names.iter().map(String::as_str).collect::<Vec<_>>() {
+        _ if all => String::new(),
+        names => format!(" of {}", names.join(", ")),
+    };
+    format!(
+        "the index does not say which releases{of} have wheels ({error}); `stackforge lock` will ask again\n"
+    )
 }
 
 /// Returns the releases with which pins go together that do not.
@@ -146,18 +184,8 @@ fn published(
     }
     let store = Store::open(common.store.as_deref())?;
     screen::doing("asking the index which releases have wheels");
-    let asked = runtime()?.block_on(Published::ask(names, catalog, &store));
-    Ok(match asked {
-        Ok(published) => (Some(store), published),
-        Err(error) => {
-            if !common.quiet && !common.json {
-                print_message(&format!(
-                    "the index does not say which releases have wheels ({error}); `stackforge lock` will ask again\n"
-                ));
-            }
-            (None, Published::default())
-        }
-    })
+    let published = runtime()?.block_on(Published::ask(names, catalog, store.root()));
+    Ok((Some(store), published))
 }
 
 /// Returns the name of the folder that a file is in.

@@ -8,6 +8,7 @@ use stackforge_stack::catalog::{
 };
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::{Library, Sm};
+use stackforge_types::wheel::distribution_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
@@ -176,12 +177,7 @@ fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<Pytho
         .find(|l| l.group == WheelGroup::Libraries)
         .map(|l| l.wheels)
         .unwrap_or_default();
-    let name = |requirement: &str| -> String {
-        let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-        let name = &requirement[..end.unwrap_or(requirement.len())];
-        name.to_lowercase().replace(['_', '.'], "-")
-    };
-    let mut wanted: BTreeSet<String> = recipe.requires.iter().map(|r| name(r)).collect();
+    let mut wanted: BTreeSet<String> = recipe.requires.iter().map(|r| distribution_of(r)).collect();
     wanted.extend(build.requires.iter().map(|w| w.name.clone()));
     loop {
         let before = wanted.len();

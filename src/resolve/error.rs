@@ -12,7 +12,7 @@ use stackforge_stack::catalog::{Catalog, FormerPackage};
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use stackforge_stack::spec::{Stack, Wanted};
 use stackforge_transfer::fetch::FetchError;
-use stackforge_types::wheel::normalized;
+use stackforge_types::wheel::{is_of_name, normalized};
 use std::io;
 use std::path::PathBuf;
 
@@ -317,10 +317,6 @@ fn lines_of_app(stack: &Stack, explanation: &str) -> String {
     }
 }
 
-fn is_of_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-_.".contains(c)
-}
-
 pub(super) fn words(text: &str) -> Vec<String> {
     let words = text.split(|c| !is_of_name(c)).filter(|w| !w.is_empty());
     words.map(normalized).collect()
@@ -334,8 +330,7 @@ fn by_address(explanation: &str) -> Option<&str> {
 
 /// Returns the first library of the stack that an explanation mentions.
 fn named_in<'a>(stack: &'a Stack, explanation: &str) -> Option<&'a str> {
-    let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let words: Vec<&str> = explanation.split(|c| !word(c)).collect();
+    let words: Vec<&str> = explanation.split(|c| !is_of_name(c)).collect();
     stack
         .libraries
         .iter()

@@ -60,7 +60,7 @@ pub use indexes::IndexAddress;
 pub use indexes::index_settings;
 pub use inputs::inputs;
 pub use loosen::{Loosened, loosened};
-pub use package::{Package, PackageError, Pin, Published, locked_files, package};
+pub use package::{Package, PackageError, Pin, Published, Unread, locked_files, package};
 pub use reach::{index_address, index_answers};
 
 /// What may get a newer version than in the old lock.

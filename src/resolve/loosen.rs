@@ -206,19 +206,16 @@ impl Search<'_> {
                     if found.is_empty() {
                         return Ok(None);
                     }
-                    if self
-                        .published
-                        .add(found.clone(), self.catalog, self.store)
-                        .await
-                        .is_err()
-                    {
-                        return Ok(None);
-                    }
+                    let published = &mut self.published;
+                    published
+                        .add(found.clone(), self.catalog, self.store.root())
+                        .await;
                     // If every release has wheels, those for this Python do not go with the rest: a pin has to give way.
                     found.retain(|name| self.published.has_source_only(name));
                     if found.is_empty() {
                         return Ok(None);
                     }
+                    let found = self.published.surest(found);
                     self.take_source(found);
                 }
                 Ok(pins) => {

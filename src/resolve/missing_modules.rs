@@ -7,8 +7,7 @@
 
 use super::answer::Pins;
 use super::contents::AllContents;
-use super::requirements::distribution_of;
-use stackforge_types::wheel::normalized;
+use stackforge_types::wheel::{distribution_of, normalized};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A module that no chosen distribution brings.

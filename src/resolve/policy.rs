@@ -13,6 +13,7 @@ use futures_util::future::{join_all, try_join};
 use pep440_rs::Version;
 use stackforge_stack::diag::{Diagnostic, Span, codes};
 use stackforge_stack::spec::{Platform, Wanted};
+use stackforge_types::wheel::is_of_name;
 use std::collections::BTreeSet;
 
 /// The resolution of a whole stack.
@@ -162,12 +163,11 @@ async fn cpu_only_torch(
 
 /// Returns the position of a distribution's name in a text, as a whole word.
 fn place(text: &str, distribution: &str) -> Option<usize> {
-    let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.match_indices(distribution)
         .find(|(at, found)| {
             let before = text[..*at].chars().next_back();
             let after = text[at + found.len()..].chars().next();
-            !before.is_some_and(part) && !after.is_some_and(part)
+            !before.is_some_and(is_of_name) && !after.is_some_and(is_of_name)
         })
         .map(|(at, _)| at)
 }

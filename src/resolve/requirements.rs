@@ -11,12 +11,6 @@ use stackforge_stack::target::Target;
 use stackforge_types::wheel::normalized;
 use std::str::FromStr;
 
-/// Returns the normalized name that a requirement begins with.
-pub(super) fn distribution_of(requirement: &str) -> String {
-    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-    normalized(&requirement[..end.unwrap_or(requirement.len())])
-}
-
 /// How a library gets into the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PackageSource {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use support::Sandbox;
+use support::http::{Reply, Server};
 
 const PROJECTS: [(&str, &[&str]); 10] = [
     ("webui/requirements.txt", &["--gpu", "rtx4090"]),
@@ -430,6 +431,50 @@ fn without_an_index_every_pin_stays_as_it_is() {
     for quiet in ["--offline", "--quiet"] {
         assert_eq!(init(&[quiet]).1, "", "{quiet}");
     }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_leaves_only_its_own_pins_as_they_are() {
+    let index = Server::start(|request, _| {
+        let page = |body: &str| Reply {
+            length: Some(body.len()),
+            body: body.as_bytes().to_vec(),
+            ..Reply::status(200).header("Content-Type", "text/html")
+        };
+        match request.path.as_str() {
+            "/simple/thing/" => page(
+                "<a href=thing-1.0-cp39-cp39-manylinux_2_17_x86_64.whl>old</a> \
+                 <a href=thing-1.1-py3-none-any.whl>new</a>",
+            ),
+            "/simple/broken/" => Reply::status(500),
+            _ => Reply::status(404),
+        }
+    });
+    let sandbox = Sandbox::new();
+    sandbox.write("requirements.txt", "thing==1.0\nbroken==1.0\n");
+    let init = |arguments: &[&str]| {
+        let all = ["init", "--from", "requirements.txt", "--gpu", "h100"];
+        let rest = ["-o", "s.yaml", "--force"];
+        let out = sandbox
+            .command()
+            .args([&all[..], &rest, arguments].concat())
+            .env("UV_DEFAULT_INDEX", format!("{}/simple", index.url))
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let text = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+        assert!(
+            text.contains("  thing: \"1.1\"") && text.contains("  broken: \"1.0\"\n"),
+            "{text}"
+        );
+        [out.stdout, out.stderr].map(|b| String::from_utf8(b).unwrap())
+    };
+    let [_, stderr] = init(&[]);
+    let said = "the index does not say which releases of broken have wheels (";
+    assert!(stderr.contains(said), "{stderr}");
+    let [stdout, _] = init(&["--json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(document["unread"], serde_json::json!(["broken"]));
 }
 
 #[test]

@@ -64,6 +64,17 @@ impl SdistName {
     }
 }
 
+/// Whether a distribution's name may have that character.
+pub fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// Returns the normalized name that a requirement begins with.
+pub fn distribution_of(requirement: &str) -> String {
+    let end = requirement.find(|c| !is_of_name(c));
+    normalized(&requirement[..end.unwrap_or(requirement.len())])
+}
+
 /// PEP 503's form of a distribution name.
 pub fn normalized(name: &str) -> String {
     let mut out = String::with_capacity(name.len());

@@ -11,6 +11,7 @@ use super::requirements;
 use super::{ConvertError, shell};
 use pep440_rs::VersionSpecifiers;
 use serde_json::Value;
+use stackforge_types::wheel::is_of_name;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -154,7 +155,7 @@ fn of_pip(
 /// Takes one package of conda: `channel::name=version=build`, `name >=1.0`, `name[version='>=1.0']`.
 pub(super) fn package(spec: &str, at: &str, known: &Known, found: &mut Found) {
     let plain = spec.rsplit("::").next().unwrap_or(spec).trim();
-    let end = plain.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    let end = plain.find(|c| !is_of_name(c));
     let (name, rest) = plain.split_at(end.unwrap_or(plain.len()));
     let name = name.to_ascii_lowercase();
     let asked = versions(rest);

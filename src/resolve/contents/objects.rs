@@ -1,7 +1,7 @@
 //! What the objects of a wheel need, as far as they were read.
 
-use crate::requirements::distribution_of;
 use serde::{Deserialize, Serialize};
+use stackforge_types::wheel::distribution_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A wheel's objects.

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 pub use error::PackageError;
 pub use files::locked_files;
-pub use published::Published;
+pub use published::{Published, Unread};
 
 /// The wanted wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,22 +1,24 @@
 //! What the indexes list of distributions, and what there is of one in place of releases that cannot be installed.
 //!
 //! In: names of distributions, and the user's own index settings. Out: [`Published`], which says for a Python and a
-//! platform whether a requirement can be met, and if not, which release is nearest to it. Only names are sent.
+//! platform whether a requirement can be met, and if not, which release is nearest to it. Only names are sent. A page that
+//! cannot be read is no failure: of its distribution nothing is known, and [`Published::unread`] has its name.
 //! Never: fetches a file, or chooses for what is source only, which may well be built.
 
 use super::super::indexes::Indexes;
 use super::super::offer::Releases;
 use super::super::simple::{Listed, PackageFile};
+use super::PackageError;
 use super::choose::accepts;
 use super::places::{self, Places};
-use super::{PackageError, Store};
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use pep440_rs::{Version, VersionSpecifiers};
 use stackforge_stack::catalog::Catalog;
 use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::fetch::Fetcher;
 use stackforge_types::wheel::{WheelName, WheelTarget};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 /// Pages that are fetched at once.
@@ -30,50 +32,99 @@ const RETRIES: RetryPolicy = RetryPolicy {
 };
 
 /// The files of distributions by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct Published {
     files: BTreeMap<String, Vec<Listed>>,
+    /// Where pages are, once it was needed.
+    index: Option<Index>,
+    unread: Option<Unread>,
+}
+
+/// Distributions of which no index said what there is.
+#[derive(Debug)]
+pub struct Unread {
+    /// Normalized names.
+    pub names: BTreeSet<String>,
+    /// What the first of them met.
+    pub error: PackageError,
+}
+
+struct Index {
+    places: Places,
+    fetcher: Fetcher,
 }
 
 impl Published {
-    /// Asks the user's indexes. `names` are normalized; what no index has is left out.
-    ///
-    /// # Errors
-    /// If an index cannot be reached or read.
-    pub async fn ask(
-        names: BTreeSet<String>,
-        catalog: &Catalog,
-        store: &Store,
-    ) -> Result<Self, PackageError> {
+    /// Asks the user's indexes. `names` are normalized; what no index has is left out. `store` is a store's root.
+    pub async fn ask(names: BTreeSet<String>, catalog: &Catalog, store: &Path) -> Self {
         let mut published = Self::default();
-        published.add(names, catalog, store).await?;
-        Ok(published)
+        published.add(names, catalog, store).await;
+        published
     }
 
-    /// Asks for more of them.
-    ///
-    /// # Errors
-    /// If an index cannot be reached or read.
-    pub async fn add(
-        &mut self,
-        mut names: BTreeSet<String>,
-        catalog: &Catalog,
-        store: &Store,
-    ) -> Result<(), PackageError> {
+    /// Asks for more of them. Where the first answer is an error, the rest is not asked for: there is no network, or no
+    /// such index.
+    pub async fn add(&mut self, mut names: BTreeSet<String>, catalog: &Catalog, store: &Path) {
         names.retain(|name| !self.files.contains_key(name));
-        let places = places::from_settings(&Indexes::of_user(), catalog, store.root()).await?;
-        let fetcher = Fetcher::new(RETRIES)?;
-        let (places, fetcher): (&Places, &Fetcher) = (&places, &fetcher);
-        let files: Vec<(String, Vec<Listed>)> = stream::iter(names)
-            .map(|name| async move {
-                let files = places.all(&name, fetcher).await?;
-                Ok::<_, PackageError>((name, files))
+        if names.is_empty() {
+            return;
+        }
+        let index = match self.index.take() {
+            Some(index) => index,
+            None => match Index::of_user(catalog, store).await {
+                Ok(index) => index,
+                Err(error) => return self.fail(names, error),
+            },
+        };
+        let mut pages = stream::iter(names.clone())
+            .map(|name| async {
+                let files = index.places.all(&name, &index.fetcher).await;
+                (name, files)
             })
-            .buffer_unordered(PAGES)
-            .try_collect()
-            .await?;
-        self.files.extend(files);
-        Ok(())
+            .buffer_unordered(PAGES);
+        while let Some((name, files)) = pages.next().await {
+            match files {
+                Ok(files) => {
+                    names.remove(&name);
+                    if let Some(unread) = &mut self.unread {
+                        unread.names.remove(&name);
+                    }
+                    self.files.insert(name, files);
+                }
+                Err(error) => {
+                    let failed = if self.files.is_empty() {
+                        std::mem::take(&mut names)
+                    } else {
+                        BTreeSet::from([name])
+                    };
+                    self.fail(failed, error);
+                    if names.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        drop(pages);
+        self.index = Some(index);
+    }
+
+    fn fail(&mut self, names: BTreeSet<String>, error: PackageError) {
+        match &mut self.unread {
+            Some(unread) => unread.names.extend(names),
+            none => *none = Some(Unread { names, error }),
+        }
+    }
+
+    /// What could not be asked for.
+    pub fn unread(&self) -> Option<&Unread> {
+        self.unread
+            .as_ref()
+            .filter(|unread| !unread.names.is_empty())
+    }
+
+    /// Whether nothing is known of any distribution.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
     }
 
     /// Whether a release has no wheel for anyone.
@@ -87,6 +138,17 @@ impl Published {
         let files = self.files.get(name).into_iter().flatten();
         let mut versions = files.map(|file| file.kind.version());
         versions.any(|version| self.is_source_only(name, version))
+    }
+
+    /// Of distributions that may have to be built, those whose newest final release has no wheel for anyone; all of
+    /// them where there is none such.
+    pub fn surest(&self, names: BTreeSet<String>) -> BTreeSet<String> {
+        let is_sure = |name: &&String| {
+            let newest = self.newest_of(name, &VersionSpecifiers::empty());
+            newest.is_some_and(|newest| self.is_source_only(name, newest))
+        };
+        let sure: BTreeSet<String> = names.iter().filter(is_sure).cloned().collect();
+        if sure.is_empty() { names } else { sure }
     }
 
     /// Whether a release has wheels, and none for the target, where another release has one.
@@ -178,6 +240,15 @@ impl Published {
     }
 }
 
+impl Index {
+    async fn of_user(catalog: &Catalog, store: &Path) -> Result<Self, PackageError> {
+        Ok(Self {
+            places: places::from_settings(&Indexes::of_user(), catalog, store).await?,
+            fetcher: Fetcher::new(RETRIES)?,
+        })
+    }
+}
+
 fn fits(file: &Listed, wheel: &WheelName, target: &WheelTarget) -> bool {
     accepts(file.requires_python.as_deref(), target.python) && wheel.rank(target).is_some()
 }
@@ -213,6 +284,7 @@ mod tests {
         let files = files.iter().map(listed).collect();
         Published {
             files: BTreeMap::from([("foo".to_owned(), files)]),
+            ..Published::default()
         }
     }
 
@@ -309,6 +381,27 @@ mod tests {
             published(&both).newest_of("foo", &"<2".parse().unwrap()),
             Some(&version)
         );
+    }
+
+    #[test]
+    fn what_is_source_for_everyone_to_the_last_is_surest() {
+        let one = |file: &str| published(&[(file, None)]).files.remove("foo").unwrap();
+        let published = Published {
+            files: BTreeMap::from([
+                ("built".to_owned(), one("foo-1.0.tar.gz")),
+                ("wheel".to_owned(), one("foo-1.0-py3-none-any.whl")),
+            ]),
+            ..Published::default()
+        };
+        let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+        for (of, sure) in [
+            (&["built", "wheel", "unknown"][..], &["built"][..]),
+            (&["wheel", "unknown"], &["wheel", "unknown"]),
+            (&["built"], &["built"]),
+        ] {
+            let sure: BTreeSet<String> = names(sure);
+            assert_eq!(published.surest(names(of)), sure);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! so the words of the uv that the program comes with are in the tests.
 
 use pep440_rs::Version;
-use stackforge_types::wheel::normalized;
+use stackforge_types::wheel::{is_of_name, normalized};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether uv found no source of something either, by its words for it.
@@ -72,7 +72,7 @@ fn subject(words: &[&str]) -> Option<(String, Vec<Version>)> {
 
 /// Reads a word such as `x[extra]>=1,<=2`: the normalized name, and the releases that it names.
 fn mention(word: &str) -> Option<(String, Vec<Version>)> {
-    let end = word.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    let end = word.find(|c| !is_of_name(c));
     let (name, rest) = word.split_at(end.unwrap_or(word.len()));
     let rest = rest.rsplit(']').next().unwrap_or(rest);
     let versions = rest.split(['<', '>', '=', '!', '~', ',']);

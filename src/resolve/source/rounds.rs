@@ -2,6 +2,7 @@
 
 use super::super::ResolveError;
 use super::super::answer::{Pin, Pins};
+use super::super::package::Published;
 use super::super::project::{Metadata, Question};
 use super::super::python::Resolver;
 use super::explanation::{lacks_source, without_wheels};
@@ -34,6 +35,8 @@ struct Rounds {
     explained: BTreeSet<(String, Version)>,
     /// Releases that are not final and are taken all the same.
     not_final: BTreeSet<(String, Version)>,
+    /// What indexes have of what explanations name.
+    published: Published,
     /// Bounds that cannot be met: what is asked for is taken, as it would be by others.
     given_up: BTreeSet<String>,
 }
@@ -135,7 +138,7 @@ impl Sources<'_> {
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
                         return Ok(Err(before));
                     }
-                    let found = self.new_sources(&explanation, &state);
+                    let found = self.new_sources(&explanation, &mut state).await;
                     if found.is_empty() {
                         return Ok(Err(explanation));
                     }
@@ -206,12 +209,17 @@ impl Sources<'_> {
         )))
     }
 
-    /// Returns what uv's explanation lacks wheels of and is not taken as source yet.
-    fn new_sources(&self, explanation: &str, state: &Rounds) -> BTreeSet<String> {
-        let lacking = without_wheels(explanation).into_iter();
-        lacking
-            .filter(|name| !state.names.contains(name) && !self.wants_wheel(name))
-            .collect()
+    /// Returns what uv's explanation lacks wheels of and is not taken as source yet. Of several those come first that are
+    /// source for everyone: an explanation also names what has none of releases that do not go with the rest.
+    async fn new_sources(&self, explanation: &str, state: &mut Rounds) -> BTreeSet<String> {
+        let mut found = without_wheels(explanation);
+        found.retain(|name| !state.names.contains(name) && !self.wants_wheel(name));
+        if found.len() < 2 || self.offline {
+            return found;
+        }
+        let published = &mut state.published;
+        published.add(found.clone(), self.catalog, self.cache).await;
+        published.surest(found)
     }
 
     /// uv goes on to an older release, of which it knows nothing, where one that was read requires something
@@ -234,7 +242,7 @@ impl Sources<'_> {
             if state.explained.insert((name.clone(), newest))
                 && let Err(explanation) = asked.versions(&question).await?
             {
-                found.extend(self.new_sources(&explanation, state));
+                found.extend(self.new_sources(&explanation, state).await);
             }
         }
         // What is taken as source from now on may change the answers.
@@ -275,7 +283,7 @@ impl Sources<'_> {
             Ok(pins) => return Ok(Final::Taken(pins)),
             Err(explanation) => explanation,
         };
-        let mut found = self.new_sources(&explanation, state);
+        let mut found = self.new_sources(&explanation, state).await;
         // Final releases of what has wheels only of later ones are not wanted: they are often empty.
         found.retain(|name| !early.iter().any(|(of, _)| of == name));
         if found.is_empty() {

@@ -6,10 +6,10 @@
 use super::super::answer::Pins;
 use super::super::project::Question;
 use super::super::requirements::Need;
-use super::super::requirements::distribution_of;
 use pep440_rs::{Operator, VersionSpecifiers};
 use stackforge_stack::catalog::{Catalog, Undeclared};
 use stackforge_types::PythonVersion;
+use stackforge_types::wheel::{distribution_of, is_of_name};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an answer shows that its question lacked.
@@ -86,8 +86,7 @@ impl Knowledge<'_> {
             all.flat_map(|(name, known)| known.holds.iter().map(move |b| (name, known, b)));
         let breaks = |bound: &str| {
             let name = distribution_of(bound);
-            let versions =
-                bound.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            let versions = bound.trim_start_matches(is_of_name);
             let versions: Option<VersionSpecifiers> = versions.parse().ok();
             let pinned = pins.get(&name).zip(versions);
             pinned.is_some_and(|(pin, versions)| !versions.contains(&pin.version))

@@ -239,12 +239,8 @@ pub fn cxx11_abi(_: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnos
 /// Checks the requirements of releases that something let the resolver ignore.
 pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let overridden = |name: &str| {
-        case.stack.overrides.iter().any(|o| {
-            let end = o
-                .value
-                .find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-            stackforge_types::wheel::normalized(&o.value[..end.unwrap_or(o.value.len())]) == name
-        })
+        let mut overrides = case.stack.overrides.iter();
+        overrides.any(|o| stackforge_types::wheel::distribution_of(&o.value) == name)
     };
     for package in env.packages.values() {
         let Some(release) = package.release else {
