@@ -26,10 +26,10 @@ FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(PROGRAM.parent))
 
-accuracy, attention, compilers, coverage, failure, imports, machine, options, report, spec, vllm_smoke = (
+accuracy, attention, compilers, coverage, failure, imports, machine, options, report, spec, versions, vllm_smoke = (
     importlib.import_module("sfvalidate." + name)
     for name in ("accuracy", "attention", "compilers", "coverage", "failure", "imports", "machine", "options", "report", "spec",
-                 "vllm_smoke"))
+                 "versions", "vllm_smoke"))
 
 NO_GPU = {"gpu": None, "no_gpu": "no GPU: a test says so", "machine": "x86_64"}
 
@@ -208,6 +208,20 @@ class Imports(Validation):
         self.assertEqual([module["module"] for module in result["modules"]], ["single", "thing"])
         self.assertEqual(result["status"], "passed")
 
+    def test_modules_that_came_with_a_later_release_are_not_asked_for(self):
+        self.install("thing", modules={"thing/__init__.py": "", "thing/a.py": "", "thing/_c.abi3.so": "", "thing/space/x.py": ""})
+        (self.site / "beside.py").write_text("")
+        names = ["thing", "thing.a", "thing.space", "beside", "thing.later", "thing.later.deep"]
+        result = self.only_result(name="thing", imports=names)
+        self.assertEqual([module["status"] for module in result["modules"]], ["passed"] * 4 + ["not-run"] * 2)
+        self.assertEqual((result["status"], result["modules"][-1]["reason"]), ("passed", "thing 1.0 has no such module"))
+        # The distribution says that it has it.
+        (self.site / "thing" / "a.py").unlink()
+        result = self.only_result(name="thing", imports=["thing", "thing.a"])
+        self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
+        (self.site / "thing-1.0.dist-info" / "RECORD").unlink()
+        self.assertEqual(self.only_result(name="thing", imports=["thing", "thing.later"])["status"], "failed")
+
     def test_a_library_whose_files_are_gone_does_not_pass_by_its_metadata(self):
         self.install("thing", modules={"thing/__init__.py": "", "thing/a.py": ""})
         for path in (self.site / "thing").iterdir():
@@ -240,7 +254,7 @@ class Imports(Validation):
         self.assertEqual(self.only_result(name="data", imports=())["status"], "passed")
 
     def test_missing_submodule(self):
-        self.install("thing")
+        self.install("thing", record=False)
         result = self.only_result(imports=["thing", "thing.absent"])
         self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
         self.assertEqual(result["modules"][1]["missing"], "thing.absent")
@@ -677,12 +691,12 @@ class Rules(unittest.TestCase):
                                     ("0.1.1.post2209072238", "0.1.1-2209072238"), ("1.0.post1", "1.0r1"), ("1.0rc2", "1.0c2"),
                                     ("1.0a0", "1.0alpha"), ("1.0.post0", "1.0.post"), ("1.0.dev0", "1.0-dev"), ("1!1.0", "v1!1"),
                                     ("1.0+ubuntu.1", "1.0+Ubuntu-1"), ("2013b0", "2013b"), ("0.2.0.post1.dev3", "0.2-1dev3")):
-            self.assertTrue(imports.same_version(expected, installed), (expected, installed))
+            self.assertTrue(versions.same_version(expected, installed), (expected, installed))
         for expected, installed in (("2.13.0", "2.13.1"), ("2.13.0+cu130", "2.13.0+cu128"), ("1.0", "1.0.post1"), ("1.1", "1.10"),
                                     ("1.0", "1.0.1-1"), ("1.0", "1!1.0"), ("1.0a1", "1.0b1"), ("1.0.1", "1.0-1"), ("odd", "odder")):
-            self.assertFalse(imports.same_version(expected, installed), (expected, installed))
-        self.assertTrue(imports.related_version("4.10.0", "4.10.0.84"))
-        self.assertFalse(imports.related_version("4.1", "4.10.0.84"))
+            self.assertFalse(versions.same_version(expected, installed), (expected, installed))
+        self.assertTrue(versions.related_version("4.10.0", "4.10.0.84"))
+        self.assertFalse(versions.related_version("4.1", "4.10.0.84"))
 
     def test_kinds_of_loader_errors(self):
         for message, kind in (

@@ -11,16 +11,22 @@ use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
 use super::sdist::Sdist;
+use pep440_rs::Version;
 use stackforge_stack::catalog::{Catalog, Image};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock, with_requirements};
 use stackforge_stack::spec::Library;
 use stackforge_stack::spec::service::Project;
-use stackforge_types::wheel::normalized;
+use stackforge_types::wheel::{distribution_of, normalized};
 use std::collections::BTreeSet;
 
 /// The last setuptools with `pkg_resources`, which many build scripts import without a word in their metadata. Builds
 /// that want another get it.
 const SETUPTOOLS: &str = "setuptools==80.9.0";
+
+/// The packaging that setuptools needs where it takes the environment's: it calls what packaging 22.0 brought. Up to 70 it
+/// has one of its own. Source: `setuptools/_core_metadata.py` of 70.3.0, 71.0.0 and 80.10.2, `packaging/utils.py` of 21.3
+/// and 22.0.
+const PACKAGING: &str = "packaging>=22";
 
 /// The known facts when builds are locked.
 pub(super) struct BuildFacts<'a> {
@@ -333,23 +339,31 @@ impl BuildFacts<'_> {
         } else {
             vec![SETUPTOOLS.to_owned()]
         };
-        let question = Question {
+        let mut question = Question {
             requirements: requirements.to_vec(),
             constraints: pin_lines(held),
             preferences,
             ..Question::default()
         };
-        let mut pins = resolver.versions(&question).await?.map_err(|explanation| {
-            ResolveError::Unsatisfiable {
-                of: if held.is_empty() {
-                    format!("the build requirements of `{of}`")
-                } else {
-                    format!("the build requirements of `{of}` beside the image's wheels")
-                },
-                explanation,
-                offers: Vec::new(),
+        let unsatisfiable = |explanation| ResolveError::Unsatisfiable {
+            of: if held.is_empty() {
+                format!("the build requirements of `{of}`")
+            } else {
+                format!("the build requirements of `{of}` beside the image's wheels")
+            },
+            explanation,
+            offers: Vec::new(),
+        };
+        let mut pins = resolver.versions(&question).await?.map_err(unsatisfiable)?;
+        if has_old_packaging(self.pins, &pins) {
+            question.requirements.push(PACKAGING.to_owned());
+            question
+                .constraints
+                .retain(|line| distribution_of(line) != "packaging");
+            if let Ok(newer) = resolver.versions(&question).await? {
+                pins = newer;
             }
-        })?;
+        }
         // As a plan reads it in the lock.
         let via: Vec<(&str, Vec<String>)> = self
             .pins
@@ -382,6 +396,15 @@ impl BuildFacts<'_> {
             })
             .collect()
     }
+}
+
+/// Whether a build's setuptools takes a packaging that is too old for it. `pins`: what the build requires.
+fn has_old_packaging(image: &Pins, pins: &Pins) -> bool {
+    let of = |name: &str| Some(&pins.get(name).or_else(|| image.get(name))?.version);
+    let (Some(setuptools), Some(packaging)) = (of("setuptools"), of("packaging")) else {
+        return false;
+    };
+    *setuptools >= Version::new([71]) && *packaging < Version::new([22])
 }
 
 /// Whether a distribution has parts of CUDA's compiler: programs and headers that no image loads.
@@ -438,6 +461,20 @@ mod tests {
     fn headers_and_compilers_are_no_libraries_of_an_image() {
         assert!(is_compiler("nvidia-cuda-cccl") && is_compiler("nvidia-cuda-nvcc-cu12"));
         assert!(!is_compiler("nvidia-cuda-runtime") && !is_compiler("nvidia-cuda-cccl-extra"));
+    }
+
+    #[test]
+    fn setuptools_of_today_needs_a_packaging_of_today() {
+        let old = |image: &str, build: &str| has_old_packaging(&pins(image), &pins(build));
+        assert!(old("packaging==21.3\nsetuptools==80.10.2\n", ""));
+        assert!(old("packaging==20.9\n", "setuptools==71.0.0\n"));
+        assert!(!old("packaging==21.3\nsetuptools==70.3.0\n", ""));
+        assert!(!old("packaging==22.0\nsetuptools==80.10.2\n", ""));
+        assert!(!old(
+            "packaging==21.3\n",
+            "setuptools==80.9.0\npackaging==26.0\n"
+        ));
+        assert!(!old("", "setuptools==80.9.0\n") && !old("packaging==21.3\n", ""));
     }
 
     #[test]

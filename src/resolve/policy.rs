@@ -41,10 +41,12 @@ pub(super) async fn check(
     let mut findings: Vec<Diagnostic> = cpu_only.into_iter().collect();
     let mut notes = Vec::new();
     for (need, finding) in downgrades {
-        // Others follow what the rest of a stack asks for, as with any resolver; it is said.
-        match need.recipe {
-            Some(_) => findings.push(finding),
-            None => notes.push(finding.message),
+        // Others follow what the rest of a stack asks for, as with any resolver; it is said. So does a range that says
+        // itself which minor releases are meant.
+        if need.recipe.is_some() && !need.names_minor_releases() {
+            findings.push(finding);
+        } else {
+            notes.push(finding.message);
         }
     }
     if findings.is_empty() {

@@ -167,6 +167,18 @@ impl<'a> Need<'a> {
         }
     }
 
+    /// Whether the specifier says from which minor release to which: `>=0.32,<0.34`, but neither `>=2,<3` nor `>=0.32`.
+    pub fn names_minor_releases(&self) -> bool {
+        let has = |operators: &[Operator], parts: usize| {
+            let mut all = self.specifiers().into_iter().flat_map(|all| all.iter());
+            all.any(|one| {
+                operators.contains(one.operator()) && one.version().release().len() >= parts
+            })
+        };
+        has(&[Operator::GreaterThanEqual, Operator::GreaterThan], 2)
+            && has(&[Operator::LessThan, Operator::LessThanEqual], 1)
+    }
+
     /// Returns the static metadata of a compiled library: (exact version or any, metadata).
     pub fn metadata(&self) -> Vec<(Option<Version>, &'a StaticMetadata)> {
         if self.compiled() {
@@ -277,6 +289,25 @@ libraries:
             .collect();
         let names: Vec<_> = open.iter().map(|l| l.name.value.as_str()).collect();
         assert_eq!(names, ["six", "triton", "vllm"]);
+    }
+
+    #[test]
+    fn a_range_of_minor_releases_is_meant_as_it_stands() {
+        for (range, names) in [
+            (">=0.32,<0.34", true),
+            (">0.32,<=1", true),
+            (">=2,<3", false),
+            (">=0.32", false),
+            ("<0.34", false),
+            ("~=1.16", false),
+        ] {
+            let text = STACK.replace(">=0.32,<0.34", range);
+            let stack = stackforge_stack::spec::read("t.yaml", &text)
+                .unwrap()
+                .pattern;
+            let vllm = need(stack.library("vllm").unwrap(), None);
+            assert_eq!(vllm.names_minor_releases(), names, "{range}");
+        }
     }
 
     #[test]

@@ -28,14 +28,14 @@ NOBODYS = ("test", "tests", "doc", "docs", "example", "examples", "benchmark", "
 INSTALLERS = re.compile(r"\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json)$")
 
 
-def imports_check():
-    """The check of imports, whose notion of equal versions holds here too."""
+def same_version_of_validation():
+    """The notion of equal versions that the check of imports has."""
     sys.path.insert(0, HERE)
     try:
-        from sfvalidate import imports
+        from sfvalidate.versions import same_version
     finally:
         sys.path.remove(HERE)
-    return imports
+    return same_version
 
 
 def normalized(name):
@@ -129,7 +129,7 @@ def collisions(found):
 
 
 def main(installed_path, spec_path, report_path, wheels, sites=SITES):
-    same = imports_check().same_version
+    same = same_version_of_validation()
     found = installed(sites)
     differences = list(versions(locked(installed_path), found, same))
     differences += of_report(spec_path, report_path, same)

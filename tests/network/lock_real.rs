@@ -216,6 +216,25 @@ fn a_silent_downgrade_is_refused_with_what_causes_it() {
 }
 
 #[test]
+fn a_range_that_names_its_minor_releases_is_taken_at_its_word() {
+    let stack = stack(
+        "linux/amd64",
+        "3.12",
+        "  torch: \"2.13.*\"\n  vllm: \">=0.32,<0.34\"\n",
+    );
+    // 0.33 requires torch 2.14.
+    let locked = locked(&stack, None, Upgrade::None).unwrap();
+    let vllm = version(&locked.lock.platforms[0], "vllm");
+    assert!(vllm.starts_with("0.32."), "{vllm}");
+    let said = "`vllm` was resolved to 0.32.";
+    assert!(
+        locked.notes.iter().any(|note| note.starts_with(said)),
+        "{:?}",
+        locked.notes
+    );
+}
+
+#[test]
 fn a_range_follows_a_library_that_the_stack_holds_back() {
     // dash 2.14.0 requires Flask below 2.3.
     let stack = stack(

@@ -15,7 +15,7 @@ pub struct Recipe {
     pub library: String,
     pub distribution: String,
     pub about: String,
-    /// Modules, submodules too, that must import without a GPU.
+    /// Modules, submodules too, that must import without a GPU. Those that a release does not have are left out.
     pub imports: Vec<String>,
     /// Modules that import only where a driver is.
     #[serde(default)]

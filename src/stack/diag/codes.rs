@@ -260,7 +260,7 @@ codes! {
         "Change the requirement that the message names, or pin `torch` to a CUDA release.",
         source "`torch/version.py` and the ELF of the torch wheels 2.4.1 to 2.15.0: those for aarch64 have no CUDA up to 2.10.0";
     SILENT_DOWNGRADE = 206, "a library was resolved far below what the stack means",
-        "Another requirement got in the way and the resolver silently went back to an old release.",
+        "Another requirement got in the way and the resolver silently went back to an old release. A range that says from which minor release to which (`>=0.32,<0.34`) is taken at its word; `lock` says what it took.",
         "Pin the library to the version you want: the resolver then names the conflict. Or add an entry to `overrides`.";
     RESOLVER_FAILED = 207, "the resolver could not run",
         "Locking runs uv; it was not found, could not be fetched, or the index did not answer.",

@@ -18,6 +18,7 @@ import re
 import sys
 
 from sfvalidate import failure
+from sfvalidate.versions import related_version, same_version
 
 LIMIT = 600
 ISOLATED = True
@@ -27,13 +28,6 @@ MODULE = re.compile(r"^([A-Za-z_]\w*)(\.py|(\.[\w-]+)?\.so)$", re.ASCII)
 TAGGED = re.compile(r"\.(cpython-\d+[\w-]*|abi3)\.so$", re.ASCII)
 # Of those who pack more than they mean to.
 ASIDE = ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "setup")
-VERSION = re.compile(
-    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
-    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|rc|c)[-_.]?(?P<pre_number>\d*))?"
-    r"(?P<post>-(?P<implicit>\d+)|[-_.]?(?:post|rev|r)[-_.]?(?P<post_number>\d*))?"
-    r"(?P<dev>[-_.]?dev[-_.]?(?P<dev_number>\d*))?"
-    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?", re.ASCII)
-PRE = {"alpha": "a", "beta": "b", "preview": "rc", "pre": "rc", "c": "rc"}
 
 
 def obstacle(spec, device):
@@ -78,9 +72,11 @@ def one(library, job):
         return dict(result, status="failed", kind="version-mismatch", reason="{} is installed, the stack promises {}".format(
             distribution.version, library["version"]))
     result["modules"] = imported(library, distribution, job)
-    for name in library["gpu_imports"]:
-        result["modules"].append(try_import(name, job) if job.device.get("gpu") else
-                                 {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
+    if job.device.get("gpu"):
+        result["modules"] += each_imported(library["gpu_imports"], distribution, job)
+    else:
+        result["modules"] += [{"module": name, "status": "not-run", "reason": job.device.get("no_gpu")}
+                              for name in library["gpu_imports"]]
     bad = [module for module in result["modules"] if module["status"] == "failed"]
     if bad:
         reason = "; ".join("import {}: {}".format(module["module"], failure.headline(module["message"])) for module in bad)
@@ -94,7 +90,7 @@ def one(library, job):
 def imported(library, distribution, job):
     """The result of each module. One that stands beside the distribution's own, and imports what the distribution does not
     require, is for those who have that: duckdb's adbc_driver_duckdb."""
-    results = [try_import(name, job) for name in modules_of(library, distribution)]
+    results = each_imported(modules_of(library, distribution), distribution, job)
     own = re.sub(r"[-_.]+", "_", library["distribution"]).lower()
     if named(library) or not any(result["module"].lower() == own and result["status"] == "passed" for result in results):
         return results
@@ -126,6 +122,22 @@ def modules_of(library, distribution):
     brought = brought - twice or brought
     meant = {parts for parts in brought if parts[-1] not in ASIDE} or brought
     return sorted({".".join(parts) for parts in meant if not parts[-1].startswith("_")} or map(".".join, meant))
+
+
+def each_imported(names, distribution, job):
+    """The result of each module. One whose package the distribution's files have, and not the module itself, came with
+    another release: torch._dynamo is in torch from 2.0 on."""
+    paths = [path.parts for path in recorded(distribution)]
+    brought = {parts[:-1] + (single(parts[-1]) or parts[-1],) for parts in paths}
+    brought |= {parts[:depth] for parts in paths for depth in range(1, len(parts))}
+    tops = {parts[0] for parts in brought}
+
+    def is_of_release(name):
+        return "." not in name or tuple(name.split(".")) in brought or name.partition(".")[0] not in tops
+
+    lacking = "{} {} has no such module".format(distribution.metadata["Name"], distribution.version)
+    return [try_import(name, job) if is_of_release(name) else {"module": name, "status": "not-run", "reason": lacking}
+            for name in names]
 
 
 def recorded(distribution):
@@ -173,7 +185,7 @@ def together(libraries, job):
     for library in libraries:
         distribution = importlib.metadata.distribution(library["distribution"])
         modules = imported(library, distribution, job)
-        modules += [try_import(name, job) for name in (library["gpu_imports"] if job.device.get("gpu") else [])]
+        modules += each_imported(library["gpu_imports"] if job.device.get("gpu") else [], distribution, job)
         bad = [module for module in modules if module["status"] == "failed"]
         if bad:
             return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,
@@ -217,38 +229,3 @@ def shadowed(distribution, modules):
     return {"status": "failed", "kind": "version-mismatch",
             "reason": "{} {} is imported from {}, which is not the installed {}".format(
                 top.__name__, claimed, origin, distribution.version)}
-
-
-def same_version(expected, installed):
-    """Equal as PEP 440 has it; a local part (+cu130) counts only if the stack names one."""
-    if "+" not in expected:
-        installed = installed.partition("+")[0]
-    return canonical(expected) == canonical(installed)
-
-
-def related_version(claimed, installed):
-    """Equal, or the one a shorter form of the other: opencv 4.10.0.84's module says 4.10.0."""
-    shorter, longer = sorted((canonical(claimed.partition("+")[0]), canonical(installed.partition("+")[0])), key=len)
-    return longer[: len(shorter)] == shorter
-
-
-def canonical(version):
-    """The version's parts, spelled one way as PEP 440 has it, and without trailing zeros of the release."""
-    text = version.strip().lower()
-    found = VERSION.fullmatch(text)
-    if not found:
-        return re.findall(r"[0-9]+|[a-z]+|\+", text)
-    release = [int(part) for part in found["release"].split(".")]
-    while len(release) > 1 and release[-1] == 0:
-        del release[-1]
-    parts = ["{}!".format(int(found["epoch"]))] if int(found["epoch"] or 0) else []
-    parts += release
-    if found["pre"]:
-        parts += [PRE.get(found["pre"], found["pre"]), int(found["pre_number"] or 0)]
-    if found["post"]:
-        parts += ["post", int(found["implicit"] or found["post_number"] or 0)]
-    if found["dev"]:
-        parts += ["dev", int(found["dev_number"] or 0)]
-    if found["local"]:
-        parts += ["+", *(int(part) if part.isdigit() else part for part in re.split("[-_.]", found["local"]))]
-    return parts
