@@ -190,10 +190,13 @@ fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<Pytho
             break;
         }
     }
-    let mut files = build.requires.clone();
-    files.extend(later.into_iter().filter(|w| wanted.contains(&w.name)));
+    // What the build requires itself may be of another version than the image's.
+    let own: BTreeSet<&str> = build.requires.iter().map(|w| w.name.as_str()).collect();
+    let later = later
+        .into_iter()
+        .filter(|w| wanted.contains(&w.name) && !own.contains(w.name.as_str()));
+    let mut files: Vec<PythonFile> = build.requires.iter().cloned().chain(later).collect();
     files.sort();
-    files.dedup_by(|a, b| a.name == b.name);
     files
 }
 
@@ -339,4 +342,35 @@ fn describe(
         how.push_str(", its own arch list held back by the nvcc filter");
     }
     how
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackforge_stack::lock::Lock;
+
+    #[test]
+    fn a_build_gets_the_version_that_it_requires_and_the_rest_from_the_image() {
+        let text = include_str!("../../stacks/mamba-cuda13.lock");
+        let lock = Lock::from_toml(text).unwrap();
+        let platform = &lock.platforms[0];
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let recipe = catalog.recipes["causal-conv1d"].build.as_ref().unwrap();
+        let mut build = platform.builds[0].clone();
+        let versions = |build: &BuildLock| -> Vec<String> {
+            let files = requires(platform, build, recipe).into_iter();
+            let files = files.filter(|file| file.name == "packaging");
+            files.map(|file| file.version).collect()
+        };
+        let of_image = platform.wheel("packaging").unwrap();
+        assert_eq!(versions(&build), [of_image.version.as_str()]);
+        for other in ["0.1", "99.0"] {
+            build.requires.retain(|w| w.name != "packaging");
+            build.requires.push(PythonFile {
+                version: other.to_owned(),
+                ..of_image.clone()
+            });
+            assert_eq!(versions(&build), [other]);
+        }
+    }
 }

@@ -220,13 +220,13 @@ fn a_range_that_names_its_minor_releases_is_taken_at_its_word() {
     let stack = stack(
         "linux/amd64",
         "3.12",
-        "  torch: \"2.13.*\"\n  vllm: \">=0.32,<0.34\"\n",
+        "  torch: \"2.11.*\"\n  torchvision: \">=0.20,<0.29\"\n",
     );
-    // 0.33 requires torch 2.14.
+    // 0.26 is the one that requires torch 2.11.
     let locked = locked(&stack, None, Upgrade::None).unwrap();
-    let vllm = version(&locked.lock.platforms[0], "vllm");
-    assert!(vllm.starts_with("0.32."), "{vllm}");
-    let said = "`vllm` was resolved to 0.32.";
+    let torchvision = version(&locked.lock.platforms[0], "torchvision");
+    assert!(torchvision.starts_with("0.26."), "{torchvision}");
+    let said = "`torchvision` was resolved to 0.26.";
     assert!(
         locked.notes.iter().any(|note| note.starts_with(said)),
         "{:?}",

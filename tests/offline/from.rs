@@ -434,6 +434,21 @@ fn without_an_index_every_pin_stays_as_it_is() {
 }
 
 #[test]
+fn of_two_with_the_same_modules_the_better_one_stays() {
+    let sandbox = Sandbox::new();
+    let text = "opencv-python>=4.8\nsix\nopencv-contrib-python\n\
+        onnxruntime\nonnxruntime-gpu; platform_machine == 'aarch64'\n";
+    sandbox.write("requirements.txt", text);
+    let text = stack(&sandbox, &["--from", "requirements.txt", "--gpu", "h100"]);
+    let left_out = "  # `opencv-python>=4.8` (requirements.txt:1): `opencv-contrib-python` has the same modules";
+    assert!(text.contains(left_out), "{text}");
+    for kept in ["six", "opencv-contrib-python", "onnxruntime"] {
+        assert!(text.contains(&format!("\n  {kept}: auto\n")), "{text}");
+    }
+    assert!(!text.contains("\n  opencv-python:"), "{text}");
+}
+
+#[test]
 fn a_page_that_cannot_be_read_leaves_only_its_own_pins_as_they_are() {
     let index = Server::start(|request, _| {
         let page = |body: &str| Reply {
@@ -443,10 +458,10 @@ fn a_page_that_cannot_be_read_leaves_only_its_own_pins_as_they_are() {
         };
         match request.path.as_str() {
             "/simple/thing/" => page(
-                "<a href=thing-1.0-cp39-cp39-manylinux_2_17_x86_64.whl>old</a> \
-                 <a href=thing-1.1-py3-none-any.whl>new</a>",
+                "<a href='a'>thing-1.0-cp39-cp39-manylinux_2_17_x86_64.whl</a> \
+                 <a href='b'>thing-1.1-py3-none-any.whl</a>",
             ),
-            "/simple/broken/" => Reply::status(500),
+            "/simple/broken/" => Reply::status(403),
             _ => Reply::status(404),
         }
     });

@@ -61,6 +61,15 @@ impl Lines<'_> {
                 }
             }
         }
+        for (kept, other) in self.doubled(&places) {
+            let line = &mut lines[places[other]];
+            if let Line::Library(asked) = line {
+                let (name, at) = (whole(asked), &asked.at);
+                *line = Line::Comment(format!(
+                    "`{name}` ({at}): `{kept}` has the same modules, and an environment holds one of them"
+                ));
+            }
+        }
         out.text.push_str("libraries:\n");
         let mut count = 0;
         for line in lines {
@@ -81,6 +90,19 @@ impl Lines<'_> {
             }
         }
         count
+    }
+
+    /// Returns libraries that are asked for and whose modules a better one of them has, after that one.
+    fn doubled(&self, asked: &BTreeMap<String, usize>) -> Vec<(&str, &str)> {
+        let mut doubled = Vec::new();
+        for same in &self.question.catalog.same_modules {
+            let there = same.distributions.iter().map(String::as_str);
+            let mut there = there.filter(|name| asked.contains_key(*name));
+            if let Some(kept) = there.next() {
+                doubled.extend(there.map(|other| (kept, other)));
+            }
+        }
+        doubled
     }
 
     /// Returns a comment if the requirement is for other systems.

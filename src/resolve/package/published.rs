@@ -62,7 +62,7 @@ impl Published {
         published
     }
 
-    /// Asks for more of them. Where the first answer is an error, the rest is not asked for: there is no network, or no
+    /// Asks for more of them. Where the first answers are errors, the rest is not asked for: there is no network, or no
     /// such index.
     pub async fn add(&mut self, mut names: BTreeSet<String>, catalog: &Catalog, store: &Path) {
         names.retain(|name| !self.files.contains_key(name));
@@ -82,29 +82,29 @@ impl Published {
                 (name, files)
             })
             .buffer_unordered(PAGES);
+        let mut failed = 0;
         while let Some((name, files)) = pages.next().await {
+            names.remove(&name);
             match files {
                 Ok(files) => {
-                    names.remove(&name);
                     if let Some(unread) = &mut self.unread {
                         unread.names.remove(&name);
                     }
                     self.files.insert(name, files);
                 }
                 Err(error) => {
-                    let failed = if self.files.is_empty() {
-                        std::mem::take(&mut names)
-                    } else {
-                        BTreeSet::from([name])
-                    };
-                    self.fail(failed, error);
-                    if names.is_empty() {
+                    failed += 1;
+                    self.fail(BTreeSet::from([name]), error);
+                    if failed == PAGES && self.files.is_empty() {
                         break;
                     }
                 }
             }
         }
         drop(pages);
+        if let Some(unread) = &mut self.unread {
+            unread.names.append(&mut names);
+        }
         self.index = Some(index);
     }
 

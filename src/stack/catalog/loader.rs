@@ -104,6 +104,9 @@ pub struct Directories {
 #[serde(deny_unknown_fields)]
 pub struct Accelerators {
     words: Vec<String>,
+    /// What may follow a word and its number: one more build for the same accelerator.
+    #[serde(default)]
+    variants: Vec<String>,
     pub source: String,
 }
 
@@ -177,6 +180,10 @@ impl Accelerators {
     /// `libx4.so` and `libx5.so`, which link different releases of a library.
     pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
         let name = file.split(".so").next()?;
+        let mut variants = self.variants.iter();
+        let name = variants
+            .find_map(|v| name.strip_suffix(v.as_str()))
+            .unwrap_or(name);
         let plain = without_digits(name);
         let stem = self.words.iter().find_map(|word| {
             let stem = plain.strip_suffix(word.as_str())?;
@@ -228,6 +235,10 @@ mod tests {
         let alternatives = loader.accelerators;
         assert_eq!(alternatives.stem("libx_cuda130.so"), Some("libx"));
         assert_eq!(alternatives.stem("libx_cpu.so"), Some("libx"));
+        assert_eq!(
+            alternatives.stem("libx_cuda118_nocublaslt.so"),
+            Some("libx")
+        );
         assert_eq!(alternatives.stem("libtorch.so"), None);
         assert_eq!(alternatives.stem("libcpu.so"), None);
         assert_eq!(alternatives.stem("libx_core4.so"), Some("libx_core"));

@@ -497,7 +497,7 @@ codes! {
     PACKAGES_CLASH = 619, "packages that do not work beside each other",
         "Two distributions own the same files, or rely on each other's undeclared versions: pip and uv install both without a word.",
         "Follow the fix in the message.",
-        source "catalog/conflicts.yaml, each entry with its own source";
+        source "catalog/conflicts.yaml and `same_modules` of catalog/metadata.yaml, each entry with its own source";
     KNOWN_FAULT = 620, "a known fault of this release",
         "The catalog records something that does not work, or not as it seems, in this release of the library on this target.",
         "Follow the fix in the message; if you do not use the part that fails, leave it.",

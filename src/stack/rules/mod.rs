@@ -167,6 +167,7 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
         options::are_known,
         options::label_is_theirs,
         names::name_libraries,
+        names::same_modules,
     ] {
         rule(case, &mut findings);
     }

@@ -1,4 +1,4 @@
-//! Rules about the names of libraries.
+//! Rules about the names of libraries, and about two names for the same modules.
 
 use super::case::Case;
 use crate::catalog::Misnomer;
@@ -19,6 +19,34 @@ pub fn name_libraries(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
         let name = normalized(library.name.value.as_str());
         if let Some(misnomer) = case.catalog.misnomers.get(&name).filter(|_| !own) {
             findings.push(misnamed(case.stack, library, &name, misnomer));
+        }
+    }
+}
+
+/// Finds libraries that have the same modules: of two, the files of the one lie over those of the other.
+pub fn same_modules(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let libraries = || {
+        let libraries = case.stack.libraries.iter();
+        libraries.map(|library| (normalized(library.name.value.as_str()), library))
+    };
+    for same in &case.catalog.same_modules {
+        let named = same
+            .distributions
+            .iter()
+            .filter_map(|distribution| libraries().find(|(name, _)| name == distribution));
+        let named: Vec<(String, &Library)> = named.collect();
+        let Some(((kept, _), others)) = named.split_first() else {
+            continue;
+        };
+        for (name, library) in others {
+            let message = format!(
+                "`{name}` and `{kept}` have the same modules, and an environment holds one of them"
+            );
+            findings.push(
+                Diagnostic::error(codes::PACKAGES_CLASH, message)
+                    .at(library.name.span)
+                    .help(format!("remove `{name}`, and keep `{kept}`")),
+            );
         }
     }
 }
