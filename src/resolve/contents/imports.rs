@@ -1,7 +1,7 @@
 //! Reads which modules a Python file imports as soon as it is imported itself.
 //!
-//! In: the text of a file. Out: its import statements without indentation. One below `if`, `try` or `def` may not run, or
-//! its failure may be caught, so it is left out. Nothing is run. Of a text that is not Python, the lines that look like
+//! In: the text of a file. Out: its import statements without indentation, and those right below a `with`. One below `if`,
+//! `try` or `def` may not run, or its failure may be caught, so it is left out. Nothing is run. Of a text that is not Python, the lines that look like
 //! import statements are returned.
 
 /// An import statement, or a part of one.
@@ -66,13 +66,40 @@ fn first_word(text: &str) -> Option<&str> {
     word.chars().all(plain).then_some(word)
 }
 
-/// Returns the logical lines without indentation, without comments, and with empty strings for all strings.
+/// Which lines run whenever a file is imported.
+#[derive(Default)]
+struct Running {
+    /// The lines below a `with`, once there is one, by their indentation.
+    below: Option<Option<usize>>,
+}
+
+impl Running {
+    fn takes(&mut self, line: &str) -> bool {
+        let indentation = line.len() - line.trim_start().len();
+        if indentation > 0 {
+            let below = self.below.as_mut();
+            return below.is_some_and(|own| *own.get_or_insert(indentation) == indentation);
+        }
+        let opens = line.starts_with("with ") && line.trim_end().ends_with(':');
+        // `contextlib.suppress` catches what fails.
+        self.below = (opens && !line.contains("suppress")).then_some(None);
+        true
+    }
+}
+
+/// Returns the logical lines that run, without comments, and with empty strings for all strings.
 fn lines(text: &str) -> Vec<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
     let mut line: Vec<u8> = Vec::new();
     let (mut at, mut depth) = (0, 0_usize);
-    let mut is_indented = matches!(bytes.first(), Some(b' ' | b'\t'));
+    let mut running = Running::default();
+    let mut end = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        if !line.trim().is_empty() && running.takes(&line) {
+            out.push(line.into_owned());
+        }
+    };
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'#' => {
@@ -94,11 +121,8 @@ fn lines(text: &str) -> Vec<String> {
                 continue;
             }
             b'\n' if depth == 0 => {
-                if !is_indented && !line.is_empty() {
-                    out.push(String::from_utf8_lossy(&line).into_owned());
-                }
+                end(&line);
                 line.clear();
-                is_indented = matches!(bytes.get(at + 1), Some(b' ' | b'\t'));
                 at += 1;
                 continue;
             }
@@ -111,9 +135,7 @@ fn lines(text: &str) -> Vec<String> {
         });
         at += 1;
     }
-    if !is_indented && !line.is_empty() {
-        out.push(String::from_utf8_lossy(&line).into_owned());
-    }
+    end(&line);
     out
 }
 
@@ -196,6 +218,16 @@ import end"#;
                 "end:",
             ]
         );
+    }
+
+    #[test]
+    fn what_stands_right_below_a_with_runs_too() {
+        let text = "with warnings.catch_warnings():\n    # quietly\n\n    warnings.simplefilter('ignore')\n    import a\n\
+            \x20   if True:\n        import below\n    import b\nimport c\n\
+            with contextlib.suppress(ImportError):\n    import caught\n\
+            with open('x',\n        'r') as x: import same\n    import odd\n\
+            if c:\n    with d:\n        import deeper\n";
+        assert_eq!(shown(text), ["a:", "b:", "c:"]);
     }
 
     #[test]
