@@ -69,7 +69,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     }
 }
 
-/// A first stack, and the distributions of which no index said what there is.
+/// A first stack, and the distributions whose pages could not be read from any index.
 struct Written {
     starter: Starter,
     unread: Vec<String>,
@@ -131,7 +131,7 @@ fn of_file(
     })
 }
 
-/// Says of what no index was read. `all`: of everything.
+/// Says for which distributions no index page could be read. `all`: for every one.
 fn not_asked(unread: &Unread, all: bool) -> String {
     let error = &unread.error;
     let of = match unread.names.iter().map(String::as_str).collect::<Vec<_>>() {

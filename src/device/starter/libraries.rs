@@ -92,7 +92,7 @@ impl Lines<'_> {
         count
     }
 
-    /// Returns libraries that are asked for and whose modules a better one of them has, after that one.
+    /// Returns pairs of libraries with the same modules that are both asked for: the one to keep, and the other.
     fn doubled(&self, asked: &BTreeMap<String, usize>) -> Vec<(&str, &str)> {
         let mut doubled = Vec::new();
         for same in &self.question.catalog.same_modules {

@@ -66,10 +66,10 @@ fn first_word(text: &str) -> Option<&str> {
     word.chars().all(plain).then_some(word)
 }
 
-/// Which lines run whenever a file is imported.
+/// Tells which lines of a file run whenever it is imported.
 #[derive(Default)]
 struct Running {
-    /// The lines below a `with`, once there is one, by their indentation.
+    /// `Some` below a `with` at the top level; then the indentation of its body, once a line of that was read.
     below: Option<Option<usize>>,
 }
 

@@ -35,17 +35,17 @@ const RETRIES: RetryPolicy = RetryPolicy {
 #[derive(Default)]
 pub struct Published {
     files: BTreeMap<String, Vec<Listed>>,
-    /// Where pages are, once it was needed.
+    /// Where pages are fetched from; found out when the first is needed.
     index: Option<Index>,
     unread: Option<Unread>,
 }
 
-/// Distributions of which no index said what there is.
+/// Distributions whose pages could not be read from any index.
 #[derive(Debug)]
 pub struct Unread {
     /// Normalized names.
     pub names: BTreeSet<String>,
-    /// What the first of them met.
+    /// The error of the first of them.
     pub error: PackageError,
 }
 
@@ -62,8 +62,8 @@ impl Published {
         published
     }
 
-    /// Asks for more of them. Where the first answers are errors, the rest is not asked for: there is no network, or no
-    /// such index.
+    /// Asks the indexes for more distributions. It stops if the first 16 answers are all errors, since then there is no
+    /// network, or no such index.
     pub async fn add(&mut self, mut names: BTreeSet<String>, catalog: &Catalog, store: &Path) {
         names.retain(|name| !self.files.contains_key(name));
         if names.is_empty() {
@@ -115,7 +115,7 @@ impl Published {
         }
     }
 
-    /// What could not be asked for.
+    /// Returns the distributions whose pages could not be read, if there are any.
     pub fn unread(&self) -> Option<&Unread> {
         self.unread
             .as_ref()
@@ -140,8 +140,8 @@ impl Published {
         versions.any(|version| self.is_source_only(name, version))
     }
 
-    /// Of distributions that may have to be built, those whose newest final release has no wheel for anyone; all of
-    /// them where there is none such.
+    /// Narrows distributions that may have to be built down to those whose newest final release has no wheel for any
+    /// platform. If none is such, all are returned.
     pub fn surest(&self, names: BTreeSet<String>) -> BTreeSet<String> {
         let is_sure = |name: &&String| {
             let newest = self.newest_of(name, &VersionSpecifiers::empty());

@@ -209,8 +209,9 @@ impl Sources<'_> {
         )))
     }
 
-    /// Returns what uv's explanation lacks wheels of and is not taken as source yet. Of several those come first that are
-    /// source for everyone: an explanation also names what has none of releases that do not go with the rest.
+    /// Returns what uv's explanation lacks wheels of and is not taken as source yet. If there are several,
+    /// those without any wheel in their newest release come first. An explanation also names distributions that have wheels,
+    /// only not of the releases that would go with the rest.
     async fn new_sources(&self, explanation: &str, state: &mut Rounds) -> BTreeSet<String> {
         let mut found = without_wheels(explanation);
         found.retain(|name| !state.names.contains(name) && !self.wants_wheel(name));
