@@ -208,20 +208,6 @@ class Imports(Validation):
         self.assertEqual([module["module"] for module in result["modules"]], ["single", "thing"])
         self.assertEqual(result["status"], "passed")
 
-    def test_modules_that_came_with_a_later_release_are_not_asked_for(self):
-        self.install("thing", modules={"thing/__init__.py": "", "thing/a.py": "", "thing/_c.abi3.so": "", "thing/space/x.py": ""})
-        (self.site / "beside.py").write_text("")
-        names = ["thing", "thing.a", "thing.space", "beside", "thing.later", "thing.later.deep"]
-        result = self.only_result(name="thing", imports=names)
-        self.assertEqual([module["status"] for module in result["modules"]], ["passed"] * 4 + ["not-run"] * 2)
-        self.assertEqual((result["status"], result["modules"][-1]["reason"]), ("passed", "thing 1.0 has no such module"))
-        # The distribution says that it has it.
-        (self.site / "thing" / "a.py").unlink()
-        result = self.only_result(name="thing", imports=["thing", "thing.a"])
-        self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
-        (self.site / "thing-1.0.dist-info" / "RECORD").unlink()
-        self.assertEqual(self.only_result(name="thing", imports=["thing", "thing.later"])["status"], "failed")
-
     def test_a_library_whose_files_are_gone_does_not_pass_by_its_metadata(self):
         self.install("thing", modules={"thing/__init__.py": "", "thing/a.py": ""})
         for path in (self.site / "thing").iterdir():

@@ -6,7 +6,8 @@ use super::{
     Base as BaseOp, Bytecode, Compile, Image as ImageOp, Op, OpKind, Plan, Runtime, Step, StepId,
     Tools, Validate, below_builders, rounds, source_text, wheel_layers,
 };
-use stackforge_stack::catalog::{Catalog, Check, Image, Recipe, templates_in};
+use pep440_rs::Version;
+use stackforge_stack::catalog::{Catalog, Check, Image, Import, Recipe, templates_in};
 use stackforge_stack::diag::{Code, Explained, codes};
 use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::rules::{Case, Checked};
@@ -226,10 +227,13 @@ fn validation(
             .wheel(distribution)
             .map(|w| &w.version)
             .or_else(|| compile.map(|c| &c.version));
-        let imports = match recipe {
-            Some(r) => r.imports.clone(),
-            None => Vec::new(),
+        let release: Option<Version> = version.and_then(|version| version.parse().ok());
+        let of_release = |imports: &[Import]| {
+            let had = imports.iter().filter(|i| i.is_of(release.as_ref()));
+            had.map(Import::module).map(str::to_owned).collect()
         };
+        let imports: Vec<String> = recipe.map_or_else(Vec::new, |r| of_release(&r.imports));
+        let gpu_imports: Vec<String> = recipe.map_or_else(Vec::new, |r| of_release(&r.gpu_imports));
         let cut = compile.map_or(&[][..], |c| &c.options);
         for check in recipe.iter().flat_map(|r| &r.validate) {
             let is_asked = *check != Check::Options || !cut.is_empty();
@@ -242,7 +246,7 @@ fn validation(
             "distribution": distribution,
             "version": version,
             "imports": imports,
-            "gpu_imports": recipe.map(|r| r.gpu_imports.clone()).unwrap_or_default(),
+            "gpu_imports": gpu_imports,
         });
         if !cut.is_empty() {
             entry["options"] = serde_json::json!(cut);

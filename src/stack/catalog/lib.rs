@@ -8,6 +8,7 @@ mod check;
 mod conditions;
 mod environment;
 mod images;
+mod imports;
 mod jetson;
 mod library;
 mod load;
@@ -27,6 +28,7 @@ use std::str::FromStr as _;
 pub use conditions::{Conditions, DistributionKind, Facts};
 pub use environment::Environment;
 pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
+pub use imports::{Import, ImportOf};
 pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Check, CxxFloor, CxxStandard, EnvWhen,
@@ -460,7 +462,7 @@ impl Catalog {
     /// name.
     pub fn is_core(&self, package: &str, object: &str) -> bool {
         let imported = |r: &&Recipe| {
-            let first = r.imports.first().and_then(|i| i.split('.').next());
+            let first = r.imports.first().and_then(|i| i.module().split('.').next());
             first == Some(package)
         };
         let recipes = self.recipes.values().filter(imported);

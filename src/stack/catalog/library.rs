@@ -1,6 +1,7 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
 use super::conditions::Conditions;
+use super::imports::Import;
 use super::options::BuildOption;
 use super::release::Release;
 use pep440_rs::{Version, VersionSpecifiers};
@@ -15,11 +16,11 @@ pub struct Recipe {
     pub library: String,
     pub distribution: String,
     pub about: String,
-    /// Modules, submodules too, that must import without a GPU. Those that a release does not have are left out.
-    pub imports: Vec<String>,
+    /// Modules, submodules too, that must import without a GPU.
+    pub imports: Vec<Import>,
     /// Modules that import only where a driver is.
     #[serde(default)]
-    pub gpu_imports: Vec<String>,
+    pub gpu_imports: Vec<Import>,
     pub wheels: WheelSource,
     #[serde(default)]
     pub runtime: Vec<OsRequirement>,

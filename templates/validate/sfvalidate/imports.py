@@ -72,11 +72,9 @@ def one(library, job):
         return dict(result, status="failed", kind="version-mismatch", reason="{} is installed, the stack promises {}".format(
             distribution.version, library["version"]))
     result["modules"] = imported(library, distribution, job)
-    if job.device.get("gpu"):
-        result["modules"] += each_imported(library["gpu_imports"], distribution, job)
-    else:
-        result["modules"] += [{"module": name, "status": "not-run", "reason": job.device.get("no_gpu")}
-                              for name in library["gpu_imports"]]
+    for name in library["gpu_imports"]:
+        result["modules"].append(try_import(name, job) if job.device.get("gpu") else
+                                 {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
     bad = [module for module in result["modules"] if module["status"] == "failed"]
     if bad:
         reason = "; ".join("import {}: {}".format(module["module"], failure.headline(module["message"])) for module in bad)
@@ -90,7 +88,7 @@ def one(library, job):
 def imported(library, distribution, job):
     """The result of each module. One that stands beside the distribution's own, and imports what the distribution does not
     require, is for those who have that: duckdb's adbc_driver_duckdb."""
-    results = each_imported(modules_of(library, distribution), distribution, job)
+    results = [try_import(name, job) for name in modules_of(library, distribution)]
     own = re.sub(r"[-_.]+", "_", library["distribution"]).lower()
     if named(library) or not any(result["module"].lower() == own and result["status"] == "passed" for result in results):
         return results
@@ -122,22 +120,6 @@ def modules_of(library, distribution):
     brought = brought - twice or brought
     meant = {parts for parts in brought if parts[-1] not in ASIDE} or brought
     return sorted({".".join(parts) for parts in meant if not parts[-1].startswith("_")} or map(".".join, meant))
-
-
-def each_imported(names, distribution, job):
-    """The result of each module. One whose package the distribution's files have, and not the module itself, came with
-    another release: torch._dynamo is in torch from 2.0 on."""
-    paths = [path.parts for path in recorded(distribution)]
-    brought = {parts[:-1] + (single(parts[-1]) or parts[-1],) for parts in paths}
-    brought |= {parts[:depth] for parts in paths for depth in range(1, len(parts))}
-    tops = {parts[0] for parts in brought}
-
-    def is_of_release(name):
-        return "." not in name or tuple(name.split(".")) in brought or name.partition(".")[0] not in tops
-
-    lacking = "{} {} has no such module".format(distribution.metadata["Name"], distribution.version)
-    return [try_import(name, job) if is_of_release(name) else {"module": name, "status": "not-run", "reason": lacking}
-            for name in names]
 
 
 def recorded(distribution):
@@ -185,7 +167,7 @@ def together(libraries, job):
     for library in libraries:
         distribution = importlib.metadata.distribution(library["distribution"])
         modules = imported(library, distribution, job)
-        modules += each_imported(library["gpu_imports"] if job.device.get("gpu") else [], distribution, job)
+        modules += [try_import(name, job) for name in (library["gpu_imports"] if job.device.get("gpu") else [])]
         bad = [module for module in modules if module["status"] == "failed"]
         if bad:
             return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,
