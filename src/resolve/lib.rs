@@ -236,6 +236,8 @@ where
         None => os.lock(&bases.root_of, progress).await?,
     };
     base.packages = packages.base;
+    let mut lacking = taken.lacking.clone();
+    lacking.extend(system::nowhere(&packages.nowhere, &catalog.loader));
     let mut section = PlatformLock {
         platform: stack.platform.value,
         python: stack.python.value,
@@ -247,7 +249,7 @@ where
         tools: tools(catalog, &resolver.settings.target),
         packages: packages.runtime,
         builder_packages: packages.builder,
-        lacking: taken.lacking.clone(),
+        lacking,
         app_requires,
     };
     old.keep_sizes(&mut section);
@@ -341,8 +343,8 @@ impl OsQuestion<'_> {
             wheels: self.wheels,
             options: self.options,
         };
-        let fits = os::fits_needs(&kept, &wanted).await?;
-        Ok(fits.then_some(kept))
+        let nowhere = os::fits_needs(&kept, &wanted).await?;
+        Ok(nowhere.map(|nowhere| os::OsPackages { nowhere, ..kept }))
     }
 
     /// Chooses packages: by file, over what is installed in the base, where that is asked for or was done before.

@@ -125,6 +125,24 @@ fn libraries_of_another_cuda_that_a_lock_found_missing_are_told_before_a_build()
 }
 
 #[test]
+fn libraries_that_are_in_no_package_are_told_before_a_build() {
+    let sandbox = Sandbox::new();
+    let stack = RIGHT.replace("  torch: \"2.10\"", "  pyqt6-sql: auto");
+    let stack = stack.replace("  six: { version: auto, from: source } # pure\n", "");
+    sandbox.write("s.yaml", &stack);
+    let wheel = "pyqt6_sql-6.10.0-cp311-cp311-manylinux_2_28_x86_64.whl";
+    let mut lock = support::verdict::locked(&stack, &[wheel]);
+    lock.platforms[0].lacking = vec![stackforge_stack::lock::LackingLock {
+        name: "pyqt6-sql".to_owned(),
+        needs: vec!["libfbclient.so.3".to_owned(), "libmimerapi.so".to_owned()],
+        extras: Vec::new(),
+    }];
+    sandbox.write("s.lock", &lock.to_toml().unwrap());
+    let run = sandbox.run(&["plan", "s.yaml"]);
+    insta::assert_snapshot!(format!("exit {}\n{}", run.code, run.stderr));
+}
+
+#[test]
 fn extras_that_a_lock_found_missing_are_written() {
     let sandbox = Sandbox::new();
     let stack = RIGHT.replace(

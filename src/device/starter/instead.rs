@@ -26,7 +26,7 @@ pub struct Instead {
 /// Returns the release in place of what is asked for, if an index was asked and says that none of that has a wheel there.
 pub(super) fn instead(
     question: &Question<'_>,
-    target: &WheelTarget,
+    target: &Target,
     asked: &Asked,
     versions: &VersionSpecifiers,
 ) -> Option<Version> {
@@ -43,11 +43,14 @@ pub(super) fn instead(
     let known = question.catalog.undeclared.get(&asked.name);
     let runs = |version: &Version| {
         let mut known = known.into_iter().flatten();
-        !known.any(|known| known.excludes(&asked.name, version, target.python))
+        !known.any(|known| {
+            known.excludes(&asked.name, version, target.wheels.python)
+                && !(known.without_cuda && target.cuda)
+        })
     };
     question
         .published
-        .instead_of(&asked.name, versions, target, runs)
+        .instead_of(&asked.name, versions, &target.wheels, runs)
 }
 
 /// Whether the file names indexes that may have the library: the user's own were asked.
@@ -76,7 +79,7 @@ pub(super) fn count(
             Wants::Versions(versions) => {
                 holds(asked) && instead(question, &target, asked, versions).is_some()
             }
-            Wants::File(file) => holds(asked) && !may_fit(file, &target),
+            Wants::File(file) => holds(asked) && !may_fit(file, &target.wheels),
             Wants::Git { .. } => false,
         },
         Item::Note(_) => false,
@@ -94,11 +97,23 @@ pub(super) fn may_fit(file: &str, target: &WheelTarget) -> bool {
     wheel.is_none_or(|wheel| wheel.rank(target).is_some())
 }
 
-/// Returns what wheels have to fit.
-pub(super) fn target(platform: Platform, candidate: &Candidate<'_>) -> WheelTarget {
-    WheelTarget {
-        python: candidate.python,
-        platform,
-        glibc: candidate.image.glibc().unwrap_or(ANY_GLIBC),
+/// What a base is to the libraries of a stack.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    /// What wheels have to fit.
+    pub wheels: WheelTarget,
+    /// Whether the base has CUDA.
+    pub cuda: bool,
+}
+
+/// Returns what a base is to the libraries.
+pub(super) fn target(platform: Platform, candidate: &Candidate<'_>) -> Target {
+    Target {
+        wheels: WheelTarget {
+            python: candidate.python,
+            platform,
+            glibc: candidate.image.glibc().unwrap_or(ANY_GLIBC),
+        },
+        cuda: candidate.image.cuda.is_some(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::base::{exact, label};
-use super::instead::{Instead, instead, may_fit};
+use super::instead::{Instead, Target, instead, may_fit};
 use super::out::{self, Out, shown};
 use super::torch::Torch;
 use super::yaml::{list, quoted, remark};
@@ -11,7 +11,6 @@ use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
 use pep508_rs::MarkerEnvironment;
 use stackforge_stack::catalog::{BuildSource, Recipe, WheelSource};
 use stackforge_stack::spec::{From, LibraryName};
-use stackforge_types::wheel::WheelTarget;
 use std::collections::BTreeMap;
 
 /// What decides how libraries are written.
@@ -21,8 +20,7 @@ pub(super) struct Lines<'a> {
     pub starter: &'a [String],
     pub environment: Option<MarkerEnvironment>,
     pub torch: Torch,
-    /// What wheels have to fit.
-    pub target: WheelTarget,
+    pub target: Target,
 }
 
 enum Line {
@@ -96,10 +94,9 @@ impl Lines<'_> {
     fn doubled(&self, asked: &BTreeMap<String, usize>) -> Vec<(&str, &str)> {
         let mut doubled = Vec::new();
         for same in &self.question.catalog.same_modules {
-            let there = same.distributions.iter().map(String::as_str);
-            let mut there = there.filter(|name| asked.contains_key(*name));
-            if let Some(kept) = there.next() {
-                doubled.extend(there.map(|other| (kept, other)));
+            let is_asked = |name: &str| asked.contains_key(name);
+            if let Some((kept, others)) = same.choose(is_asked, is_asked) {
+                doubled.extend(others.into_iter().map(|other| (kept, other)));
             }
         }
         doubled
@@ -187,8 +184,8 @@ impl Lines<'_> {
                     from = From::Source;
                 }
             }
-            Wants::File(file) if !may_fit(file, &self.target) => {
-                let (python, platform) = (self.target.python, self.target.platform);
+            Wants::File(file) if !may_fit(file, &self.target.wheels) => {
+                let (python, platform) = (self.target.wheels.python, self.target.wheels.platform);
                 return Err(refuse(&format!(
                     "a wheel that does not fit Python {python} on {platform}: name one that does, or write `{name}: auto` if PyPI has it"
                 )));
@@ -243,7 +240,7 @@ impl Lines<'_> {
         asked: &Asked,
         versions: &VersionSpecifiers,
     ) -> Option<(Instead, VersionSpecifiers, String)> {
-        let python = self.target.python;
+        let python = self.target.wheels.python;
         let loosened = self.question.loosened.get(&asked.name).cloned();
         let fault = if self.question.published.has_none_of(&asked.name, versions) {
             "is not in the index".to_owned()

@@ -1,8 +1,8 @@
 //! Reads which modules a Python file imports as soon as it is imported itself.
 //!
-//! In: the text of a file. Out: its import statements without indentation, and those right below a `with`. One below `if`,
-//! `try` or `def` may not run, or its failure may be caught, so it is left out. Nothing is run. Of a text that is not Python, the lines that look like
-//! import statements are returned.
+//! In: the text of a file. Out: its import statements without indentation, and those right below a `with` or a `class`.
+//! One below `if`, `try` or `def` may not run, or its failure may be caught, so it is left out. Nothing is run. Of a text
+//! that is not Python, the lines that look like import statements are returned.
 
 /// An import statement, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn first_word(text: &str) -> Option<&str> {
 /// Tells which lines of a file run whenever it is imported.
 #[derive(Default)]
 struct Running {
-    /// `Some` below a `with` at the top level; then the indentation of its body, once a line of that was read.
+    /// `Some` below a `with` or a `class` at the top level; then the indentation of its body, once a line of that was read.
     below: Option<Option<usize>>,
 }
 
@@ -80,7 +80,10 @@ impl Running {
             let below = self.below.as_mut();
             return below.is_some_and(|own| *own.get_or_insert(indentation) == indentation);
         }
-        let opens = line.starts_with("with ") && line.trim_end().ends_with(':');
+        let begins = ["with ", "class "]
+            .iter()
+            .any(|word| line.starts_with(word));
+        let opens = begins && line.trim_end().ends_with(':');
         // `contextlib.suppress` catches what fails.
         self.below = (opens && !line.contains("suppress")).then_some(None);
         true
@@ -171,6 +174,12 @@ mod tests {
         let shown =
             |i: Import| format!("{}{}:{}", ".".repeat(i.level), i.module, i.names.join(","));
         imports(text).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn the_body_of_a_class_runs() {
+        let text = "class A(B):\n    '''Doc'''\n    from a import b\n    if x:\n        import c\n    def f(self):\n        import d\nclass E: pass\n    import not_python\n";
+        assert_eq!(shown(text), ["a:b"]);
     }
 
     #[test]

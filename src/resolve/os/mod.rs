@@ -24,7 +24,8 @@ use stackforge_stack::target::{Base, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use system::{
-    built_with, explain, linked, merge, packages_with, reasons, to_add, without_namesake,
+    built_with, explain, in_no_package, is_runtime, linked, merge, nowhere_before, packages_with,
+    reasons, to_add, without_namesake,
 };
 
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(super) struct OsPackages {
     pub base: Vec<OsPackageLock>,
     pub runtime: Vec<OsPackageLock>,
     pub builder: Vec<OsPackageLock>,
+    /// Libraries that wheels take from the system and no package has.
+    pub nowhere: SystemNeeds,
 }
 
 /// Libraries by the development packages that they are built with.
@@ -85,7 +88,7 @@ pub(super) fn names(
     for (library, packages) in named.chain(known) {
         for package in packages {
             out.builder.insert(package.clone());
-            if stack.os_libraries && package.ends_with("-dev") {
+            if stack.os_libraries && (package.ends_with("-dev") || is_runtime(package)) {
                 let libraries = out.linked.entry(package.clone()).or_default();
                 libraries.insert(library.to_owned());
             }
@@ -160,6 +163,7 @@ pub(super) fn kept_packages(old: &PlatformLock, names: &Names, pull: bool) -> Op
         base: base.clone(),
         runtime: runtime.clone(),
         builder: builder.clone(),
+        nowhere: SystemNeeds::new(),
     })
 }
 
@@ -177,6 +181,7 @@ pub(super) async fn lock(
             base: Vec::new(),
             runtime: by_name(&names.runtime),
             builder: by_name(&names.builder),
+            nowhere: SystemNeeds::new(),
         });
     };
     if options.offline {
@@ -184,42 +189,45 @@ pub(super) async fn lock(
     }
     let archive = Archive::of_image(image, bootstrap, stack.platform.value, options)?;
     let index = archive.index().await?;
-    let packages = closures(&index, bootstrap, names)?;
+    let mut packages = closures(&index, bootstrap, names)?;
     let lists = [&packages.base, &packages.runtime];
     let there = |name: &str| has(&lists, name);
     let mut added = linked(&names.linked, &index, there);
     let needs = without_namesake(needs, there);
+    let mut nowhere = SystemNeeds::new();
     if !needs.is_empty() {
         let contents = archive.contents().await?;
         merge(&mut added, to_add(&needs, contents.as_ref(), &index, there));
+        nowhere = in_no_package(&needs, contents.as_ref());
     }
-    if added.is_empty() {
-        return Ok(packages);
+    if !added.is_empty() {
+        let mut names = names.clone();
+        names.runtime.extend(added.keys().cloned());
+        packages = closures(&index, bootstrap, &names)?;
+        explain(&mut packages.runtime, &added);
     }
-    let mut names = names.clone();
-    names.runtime.extend(added.keys().cloned());
-    let mut packages = closures(&index, bootstrap, &names)?;
-    explain(&mut packages.runtime, &added);
+    packages.nowhere = nowhere;
     Ok(packages)
 }
 
-/// Whether the old lock's packages have everything that the wheels take from the system, and none for what no wheel
-/// takes any more.
+/// If the old lock's packages have everything that the wheels take from the system, and none for what no wheel takes any
+/// more, returns what is in no package.
 pub(super) async fn fits_needs(
     kept: &OsPackages,
     wanted: &Wanted<'_>,
-) -> Result<bool, ResolveError> {
-    if wanted.options.offline || !wanted.taken.complete {
-        return Ok(true);
-    }
+) -> Result<Option<SystemNeeds>, ResolveError> {
     let needs = &wanted.taken.needs;
+    let as_before = || Ok(Some(nowhere_before(needs, &wanted.old.lacking)));
+    if wanted.options.offline || !wanted.taken.complete {
+        return as_before();
+    }
     let taken = needs.iter().flat_map(|(file, by)| reasons(file, by));
     let linked = wanted.names.linked.iter();
     let built = linked.flat_map(|(package, by)| built_with(package, by));
     let now: BTreeSet<String> = taken.chain(built).collect();
     let mut before = kept.runtime.iter().flat_map(|p| &p.reasons);
     if before.any(|reason| !now.contains(reason)) {
-        return Ok(false);
+        return Ok(None);
     }
     let lists = [&kept.base, &kept.runtime];
     let mut left = without_namesake(needs, |name| has(&lists, name));
@@ -229,24 +237,26 @@ pub(super) async fn fits_needs(
         !reasons.any(|reason| reason.ends_with(&name))
     });
     if left.is_empty() {
-        return Ok(true);
+        return Ok(Some(SystemNeeds::new()));
     }
     let Some((image, bootstrap)) = made_here(wanted.target) else {
         // Only the root file system of a registry's base tells, which the same wheels need not see again.
         let old = wanted.old;
         let same = |w: &PythonFile| old.wheel(&w.name).is_some_and(|o| o.sha256 == w.sha256);
-        return Ok(!was_read(old) || wanted.wheels.iter().all(same));
+        let fits = !was_read(old) || wanted.wheels.iter().all(same);
+        return if fits { as_before() } else { Ok(None) };
     };
     let platform = wanted.stack.platform.value;
     let archive = Archive::of_image(image, bootstrap, platform, wanted.options)?;
     let Some(contents) = archive.contents().await? else {
-        return Ok(true);
+        return as_before();
     };
     let lacks = |file: &SystemFile| {
         let packages = packages_with(file, Some(&contents), None);
         !packages.is_empty() && !packages.iter().any(|name| has(&lists, name))
     };
-    Ok(!left.keys().any(lacks))
+    let fits = !left.keys().any(lacks);
+    Ok(fits.then(|| in_no_package(&left, Some(&contents))))
 }
 
 /// What the packages of an old lock are held against.
@@ -303,9 +313,10 @@ pub(super) async fn lock_over(
     needs: &SystemNeeds,
     options: &LockOptions,
 ) -> Result<OsPackages, ResolveError> {
-    let runtime = lacking(stack, root, &names.runtime, (needs, &names.linked), options).await?;
+    let (runtime, nowhere) =
+        lacking(stack, root, &names.runtime, (needs, &names.linked), options).await?;
     let none = (&SystemNeeds::new(), &BTreeMap::new());
-    let builder = match devel {
+    let (builder, _) = match devel {
         Some(devel) => {
             let wanted = names.builder.union(&names.python).cloned().collect();
             lacking(stack, devel, &wanted, none, options).await?
@@ -316,18 +327,20 @@ pub(super) async fn lock_over(
         base: Vec::new(),
         runtime,
         builder,
+        nowhere,
     })
 }
 
+/// Returns the packages that a root file system lacks, and the libraries that no package has.
 async fn lacking(
     stack: &Stack,
     root: &Path,
     wanted: &BTreeSet<String>,
     (needs, dev): (&SystemNeeds, &Linked),
     options: &LockOptions,
-) -> Result<Vec<OsPackageLock>, ResolveError> {
+) -> Result<(Vec<OsPackageLock>, SystemNeeds), ResolveError> {
     if wanted.is_empty() && needs.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
     let system = over::System::read(root).map_err(OsPackagesError::from)?;
     let platform = stack.platform.value;
@@ -341,26 +354,23 @@ async fn lacking(
         };
         closure(&index, request)
     };
-    let packages = lacked(wanted)?;
+    let mut packages = lacked(wanted)?;
     let there = |name: &str| system.installed.contains_key(name) || has(&[&packages], name);
     let mut needs = without_namesake(needs, there);
     needs.retain(|file, _| !over::has(root, file, platform));
     let mut added = linked(dev, &index, there);
+    let mut nowhere = SystemNeeds::new();
     if !needs.is_empty() {
         let contents = archive.contents().await?;
         merge(&mut added, to_add(&needs, contents.as_ref(), &index, there));
+        nowhere = in_no_package(&needs, contents.as_ref());
     }
-    if added.is_empty() {
-        return Ok(packages);
+    if !added.is_empty() {
+        let wanted = wanted.iter().chain(added.keys()).cloned().collect();
+        packages = lacked(&wanted)?;
+        explain(&mut packages, &added);
     }
-    let mut packages = lacked(
-        &wanted
-            .union(&added.keys().cloned().collect())
-            .cloned()
-            .collect(),
-    )?;
-    explain(&mut packages, &added);
-    Ok(packages)
+    Ok((packages, nowhere))
 }
 
 /// Resolves the base, and over it the image's and the builders' packages separately: a builder stage does
@@ -392,6 +402,7 @@ fn closures(
         runtime: closure(&listed(&names.runtime), &base, false, &[])?,
         builder: closure(&listed(&names.builder), &base, whole, &[])?,
         base,
+        nowhere: SystemNeeds::new(),
     })
 }
 

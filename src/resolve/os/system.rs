@@ -8,7 +8,7 @@ use stackforge_debian::contents::Contents;
 use stackforge_debian::index::PackageIndex;
 use stackforge_debian::relation::{Relation, parse_relations};
 use stackforge_debian::soname::likely_package;
-use stackforge_stack::lock::OsPackageLock;
+use stackforge_stack::lock::{LackingLock, OsPackageLock};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns why a file is wanted: `lightgbm needs libgomp.so.1`, a sentence for each distribution.
@@ -55,6 +55,30 @@ pub fn packages_with(
     }
 }
 
+/// Returns the libraries that no package has, by an index of files.
+pub fn in_no_package(needs: &SystemNeeds, contents: Option<&Contents>) -> SystemNeeds {
+    let Some(contents) = contents else {
+        return SystemNeeds::new();
+    };
+    let is_nowhere = |file: &SystemFile| match file {
+        SystemFile::Library(soname) => contents.library(soname).is_empty(),
+        SystemFile::Program(_) => false,
+    };
+    let left = needs.iter().filter(|(file, _)| is_nowhere(file));
+    left.map(|(file, by)| (file.clone(), by.clone())).collect()
+}
+
+/// Returns the libraries that no package had when a lock was made and that are still needed.
+pub fn nowhere_before(needs: &SystemNeeds, lacking: &[LackingLock]) -> SystemNeeds {
+    let before: BTreeSet<&String> = lacking.iter().flat_map(|lock| &lock.needs).collect();
+    let is_before = |file: &SystemFile| match file {
+        SystemFile::Library(soname) => before.contains(soname),
+        SystemFile::Program(_) => false,
+    };
+    let left = needs.iter().filter(|(file, _)| is_before(file));
+    left.map(|(file, by)| (file.clone(), by.clone())).collect()
+}
+
 /// Returns the packages to add for what no package that is `there` has, each with its reasons. Of several that
 /// have a file, the one that is named after it is taken, else the one with the shortest name.
 pub fn to_add(
@@ -94,8 +118,14 @@ pub fn built_with<'a>(
     libraries.iter().map(of)
 }
 
+/// Whether a package is a runtime library by its name: `libgomp1`.
+pub fn is_runtime(package: &str) -> bool {
+    let name = package.split('=').next().unwrap_or(package);
+    name.starts_with("lib") && name.ends_with(|last: char| last.is_ascii_digit())
+}
+
 /// Returns the runtime libraries of development packages, which depend on them in their own version. A package
-/// without one stands for the development packages that it depends on, and so on.
+/// without one stands for the development packages that it depends on, and so on. A runtime library is one itself.
 pub fn linked(
     packages: &BTreeMap<String, BTreeSet<String>>,
     index: &PackageIndex,
@@ -107,6 +137,11 @@ pub fn linked(
         let mut left = vec![package.split('=').next().unwrap_or(package).to_owned()];
         while let Some(name) = left.pop() {
             if !seen.insert(name.clone()) {
+                continue;
+            }
+            if is_runtime(&name) && index.newest(&name).is_some() && !there(&name) {
+                let reasons = added.entry(name.clone()).or_default();
+                reasons.extend(built_with(package, libraries));
                 continue;
             }
             let own = runtime_of(&name, index);
@@ -229,6 +264,16 @@ mod tests {
             ("libjack0", vec!["c needs libjack.so.0"]),
         ];
         assert_eq!(added, expected);
+        let nowhere = SystemNeeds::from([(library("libnowhere.so.1"), by(&["c"]))]);
+        assert_eq!(in_no_package(&needs, Some(&contents)), nowhere);
+        assert!(in_no_package(&needs, None).is_empty());
+        let lock = |needs: &[&str]| LackingLock {
+            name: "c".to_owned(),
+            needs: needs.iter().map(|n| (*n).to_owned()).collect(),
+            extras: Vec::new(),
+        };
+        let before = [lock(&["libnowhere.so.1", "libgone.so.1"])];
+        assert_eq!(nowhere_before(&needs, &before), nowhere);
     }
 
     #[test]
@@ -257,6 +302,7 @@ mod tests {
             ("libkrb5-dev", "krb5-multidev (= 2.5)"),
             ("krb5-multidev", "libkrb5-3 (= 2.5), comerr-dev"),
             ("cmake", "libcurl4 (= 2.5)"),
+            ("libgomp1", "gcc-12-base (= 2.5), libc6"),
         ];
         let packages = packages.map(stanza).concat();
         index.add("debian", packages.as_bytes()).unwrap();
@@ -268,10 +314,17 @@ mod tests {
             ("libssl-dev".to_owned(), by("pyopenssl")),
             ("libkrb5-dev=2.5".to_owned(), by("gssapi")),
             ("libnone-dev".to_owned(), by("none")),
+            ("libgomp1".to_owned(), by("multicoretsne")),
+            ("libssl3".to_owned(), by("pyopenssl")),
+            ("libnone1".to_owned(), by("none")),
         ]);
         let added = linked(&dev, &index, |name| name == "libssl3");
         let reason = |text: &str| BTreeSet::from([text.to_owned()]);
         let expected = [
+            (
+                "libgomp1".to_owned(),
+                reason("multicoretsne is built with libgomp1"),
+            ),
             (
                 "libkrb5-3".to_owned(),
                 reason("gssapi is built with libkrb5-dev=2.5"),

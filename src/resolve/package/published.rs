@@ -185,7 +185,8 @@ impl Published {
     /// Returns the release with a wheel that is nearest to what is asked for, where nothing of that can be installed: it
     /// has wheels, and none for this Python and platform, or it excludes this Python, or does not run on it (`runs`).
     /// `None` if some of it can be installed, if the newest of it has no wheel for anyone, so that it is built, and if
-    /// there is no other release. Where the index has nothing of what is asked for, the next release up.
+    /// there is no other release. Where the releases before and after such a one have compiled wheels, its own were
+    /// removed, and it counts as without. Where the index has nothing of what is asked for, the next release up.
     pub fn instead_of(
         &self,
         name: &str,
@@ -203,6 +204,7 @@ impl Published {
                     release.has_wheels = true;
                     release.fits |= fits;
                     release.kept |= fits && file.yanked.is_none();
+                    release.is_compiled |= fits && !wheel.is_for_any_platform();
                 }
                 PackageFile::Source(_) => {
                     let python = accepts(file.requires_python.as_deref(), target.python);
@@ -221,7 +223,22 @@ impl Published {
         };
         // The newest that can be had is what an installer takes.
         let newest = wanted().rfind(|(_, release)| release.fits || release.source);
-        let built = newest.is_some_and(|(_, release)| !release.has_wheels);
+        let lost_wheels = |version: &Version| {
+            let is_final = |(v, _): &(&&Version, &Release)| !v.any_prerelease();
+            let before = releases
+                .iter()
+                .rev()
+                .filter(is_final)
+                .find(|(v, _)| **v < version);
+            let after = releases
+                .iter()
+                .filter(is_final)
+                .find(|(v, _)| **v > version);
+            [before, after]
+                .iter()
+                .all(|other| other.is_some_and(|(_, release)| release.is_compiled))
+        };
+        let built = newest.is_some_and(|(v, release)| !release.has_wheels && !lost_wheels(v));
         if built || wanted().any(|(_, release)| release.fits) {
             return None;
         }
@@ -261,6 +278,8 @@ struct Release {
     fits: bool,
     /// Whether such a wheel is not yanked.
     kept: bool,
+    /// Whether one of the wheels for the target is for one platform.
+    is_compiled: bool,
     /// Whether it has a source distribution that takes the Python.
     source: bool,
 }
@@ -356,6 +375,23 @@ mod tests {
         assert_eq!(instead(&published(&range), "<3").as_deref(), Some("3.0"));
         let gone = published(&[("foo-2.0.tar.gz", Some("<3.10"))]);
         assert_eq!(instead(&gone, "==2.0"), None);
+    }
+
+    #[test]
+    fn a_source_between_compiled_wheels_has_lost_its_own() {
+        let before = format!("foo-1.0-{TARGET}.whl");
+        let after = format!("foo-3.0-{TARGET}.whl");
+        let source = ("foo-2.0.tar.gz", None);
+        let early = ("foo-2.1rc1.tar.gz", None);
+        let lost = published(&[(&before, None), source, early, (&after, None)]);
+        assert_eq!(instead(&lost, "==2.0").as_deref(), Some("3.0"));
+        assert_eq!(instead(&lost, ">=2.0"), None);
+        // Nothing says that one without a neighbour, or beside pure wheels, had wheels.
+        let last = published(&[(&before, None), source]);
+        assert_eq!(instead(&last, "==2.0"), None);
+        let pure = ("foo-1.0-py3-none-any.whl", None);
+        let beside = published(&[pure, source, (&after, None)]);
+        assert_eq!(instead(&beside, "==2.0"), None);
     }
 
     #[test]

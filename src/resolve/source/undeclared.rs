@@ -82,8 +82,10 @@ impl Knowledge<'_> {
     /// pinned breaks it. Of those that were `given_up`, none.
     pub fn broken(&self, pins: &Pins, given_up: &BTreeSet<String>) -> Option<Bound> {
         let all = self.known(pins);
-        let mut bounds =
-            all.flat_map(|(name, known)| known.holds.iter().map(move |b| (name, known, b)));
+        let mut bounds = all.flat_map(|(name, known)| {
+            let bounds = known.bounds(&pins[name].version);
+            bounds.map(move |bound| (name, known, bound))
+        });
         let breaks = |bound: &str| {
             let name = distribution_of(bound);
             let versions = bound.trim_start_matches(is_of_name);
@@ -91,7 +93,7 @@ impl Knowledge<'_> {
             let pinned = pins.get(&name).zip(versions);
             pinned.is_some_and(|(pin, versions)| !versions.contains(&pin.version))
         };
-        let (name, known, bound) = bounds.find(|(_, _, b)| breaks(b) && !given_up.contains(*b))?;
+        let (name, known, bound) = bounds.find(|(_, _, b)| breaks(b) && !given_up.contains(b))?;
         let named = self.needs.iter().any(|need| need.distribution == *name);
         let older = below(name, known);
         let gives_way = is_from_on(known) && !named;
@@ -105,7 +107,7 @@ impl Knowledge<'_> {
                 last_resort: None,
             },
             None => Bound {
-                constraint: bound.clone(),
+                constraint: bound,
                 instead: older,
                 last_resort: None,
             },
@@ -149,14 +151,11 @@ impl Knowledge<'_> {
         let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
         let mut out = BTreeMap::new();
         for same in &self.catalog.same_modules {
-            let there = same.distributions.iter().filter(|d| pins.contains_key(*d));
-            let there: Vec<&String> = there.collect();
-            let by_name = there.iter().find(|d| named(d.as_str()));
-            let Some(kept) = by_name.or(there.first()) else {
+            let Some((kept, others)) = same.choose(|name| pins.contains_key(name), named) else {
                 continue;
             };
-            let others = there.iter().filter(|d| *d != kept && !named(d.as_str()));
-            out.extend(others.map(|d| ((*d).clone(), (*kept).clone())));
+            let others = others.into_iter().filter(|name| !named(name));
+            out.extend(others.map(|name| (name.to_owned(), kept.to_owned())));
         }
         out
     }
@@ -182,10 +181,13 @@ impl Knowledge<'_> {
             known.excludes(name, version, self.python)
         });
         let said = excluded.map(|(name, known)| {
-            format!(
-                "{name} {} does not run on Python {}: {}",
-                pins[name].version, self.python, known.source
-            )
+            let place = if known.without_cuda {
+                "on a base without CUDA".to_owned()
+            } else {
+                format!("on Python {}", self.python)
+            };
+            let version = &pins[name].version;
+            format!("{name} {version} does not run {place}: {}", known.source)
         });
         said.collect()
     }
@@ -194,7 +196,7 @@ impl Knowledge<'_> {
     fn note(&self, bound: &String, pins: &Pins) -> String {
         let known = self.known(pins);
         let of: Vec<String> = known
-            .filter(|(_, known)| known.holds.contains(bound))
+            .filter(|(name, known)| known.bounds(&pins[*name].version).any(|b| b == *bound))
             .map(|(name, _)| format!("{name} {}", pins[name].version))
             .collect();
         let own = self.catalog.undeclared.get(&distribution_of(bound));

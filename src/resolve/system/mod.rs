@@ -91,6 +91,25 @@ pub(super) fn taken(
     }
 }
 
+/// Returns the distributions that need libraries of no OS package. CUDA's own come with wheels or the base.
+pub(super) fn nowhere(needs: &SystemNeeds, loader: &Loader) -> Vec<LackingLock> {
+    let mut lacking: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    for (file, distributions) in needs.iter().filter(|(f, _)| !loader.nvidia.has(f.name())) {
+        for distribution in distributions {
+            lacking
+                .entry(distribution)
+                .or_default()
+                .push(file.name().to_owned());
+        }
+    }
+    let of = |(name, needs): (&String, Vec<String>)| LackingLock {
+        name: name.clone(),
+        needs,
+        extras: Vec::new(),
+    };
+    lacking.into_iter().map(of).collect()
+}
+
 /// Which distributions each distribution requires.
 struct Requirements<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 

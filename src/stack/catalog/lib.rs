@@ -122,6 +122,7 @@ pub struct Undeclared {
     #[serde(default)]
     pub requires: Vec<String>,
     /// Requirements (PEP 508) that hold back what they require by themselves: newer releases do not go with it.
+    /// `{version}` in one is the release itself.
     #[serde(default)]
     pub holds: Vec<String>,
     pub source: String,
@@ -135,6 +136,13 @@ impl Undeclared {
             rest.is_some_and(|rest| rest.starts_with(['<', '>', '=', '!', '~']))
         };
         self.applies(version, python) && self.holds.iter().any(of_itself)
+    }
+
+    /// Returns the bounds that a release has.
+    pub fn bounds(&self, version: &Version) -> impl Iterator<Item = String> {
+        let version = version.clone().without_local().to_string();
+        let holds = self.holds.iter();
+        holds.map(move |bound| bound.replace("{version}", &version))
     }
 
     /// Whether it is of a release on a Python.
@@ -221,6 +229,21 @@ pub struct SameModules {
     /// The best one first.
     pub distributions: Vec<String>,
     pub source: String,
+}
+
+impl SameModules {
+    /// Of the distributions that are there, returns the one to keep and the others: the best of those that are
+    /// wanted by name, else the best.
+    pub fn choose(
+        &self,
+        is_there: impl Fn(&str) -> bool,
+        is_named: impl Fn(&str) -> bool,
+    ) -> Option<(&str, Vec<&str>)> {
+        let all = self.distributions.iter().map(String::as_str);
+        let mut there: Vec<&str> = all.filter(|name| is_there(name)).collect();
+        let named = there.iter().position(|name| is_named(name));
+        (!there.is_empty()).then(|| (there.remove(named.unwrap_or(0)), there))
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

@@ -66,7 +66,7 @@ pub struct PlatformLock {
 }
 
 /// A distribution whose objects need libraries that nothing in the image has, and the extras that bring them. Without
-/// an extra these are libraries of some release of CUDA.
+/// an extra these are libraries of some release of CUDA, or of no OS package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LackingLock {

@@ -8,6 +8,7 @@ use crate::span::Span;
 use crate::spec::{Library, Stack, Wanted};
 use pep440_rs::Operator;
 use stackforge_types::wheel::normalized;
+use std::collections::BTreeMap;
 
 /// Finds wrong names of libraries that come from PyPI. Another index may have its own library of that name.
 pub fn name_libraries(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
@@ -25,26 +26,22 @@ pub fn name_libraries(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
 
 /// Finds libraries that have the same modules: of two, the files of the one lie over those of the other.
 pub fn same_modules(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
-    let libraries = || {
-        let libraries = case.stack.libraries.iter();
-        libraries.map(|library| (normalized(library.name.value.as_str()), library))
-    };
+    let libraries = case.stack.libraries.iter();
+    let libraries: BTreeMap<String, &Library> = libraries
+        .map(|library| (normalized(library.name.value.as_str()), library))
+        .collect();
     for same in &case.catalog.same_modules {
-        let named = same
-            .distributions
-            .iter()
-            .filter_map(|distribution| libraries().find(|(name, _)| name == distribution));
-        let named: Vec<(String, &Library)> = named.collect();
-        let Some(((kept, _), others)) = named.split_first() else {
+        let is_named = |name: &str| libraries.contains_key(name);
+        let Some((kept, others)) = same.choose(is_named, is_named) else {
             continue;
         };
-        for (name, library) in others {
+        for name in others {
             let message = format!(
                 "`{name}` and `{kept}` have the same modules, and an environment holds one of them"
             );
             findings.push(
                 Diagnostic::error(codes::PACKAGES_CLASH, message)
-                    .at(library.name.span)
+                    .at(libraries[name].name.span)
                     .help(format!("remove `{name}`, and keep `{kept}`")),
             );
         }

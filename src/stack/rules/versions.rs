@@ -334,7 +334,8 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
             extras,
         } = lacking;
         if extras.is_empty() {
-            findings.extend(other_cuda(case, env, lacking));
+            let cuda = other_cuda(case, env, lacking);
+            findings.extend(cuda.or_else(|| in_no_package(case, env, lacking)));
             continue;
         }
         let entry = |written: &str| {
@@ -414,6 +415,28 @@ fn other_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> 
         "choose a release of `{name}` for the CUDA of the stack, mostly a newer one; as it is, the audit of a build refuses it"
     );
     let finding = Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message).help(help);
+    Some(finding.at(package.map(|p| p.span).unwrap_or_default()))
+}
+
+/// Warns of a distribution that needs libraries which no package of the base's archive has.
+fn in_no_package(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    lacking: &LackingLock,
+) -> Option<Diagnostic> {
+    let LackingLock { name, needs, .. } = lacking;
+    if case.catalog.cuda_of(needs.first()?).is_some() {
+        return None;
+    }
+    let package = env.get(name);
+    let shown = package.map_or_else(|| name.clone(), Package::shown);
+    let message = format!(
+        "{shown} needs {}, which is in no wheel of the stack and no package of the base's archive",
+        needs.join(", ")
+    );
+    let finding = Diagnostic::warning(codes::NEEDED_MISSING, message).help(
+        "if it is a part that you do without, all is well; the audit of a build refuses what its modules load",
+    );
     Some(finding.at(package.map(|p| p.span).unwrap_or_default()))
 }
 
