@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use wheel::Bounds;
 
 /// Changed when more, or something else, is read.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Files that are read in parallel.
 const AT_A_TIME: usize = 6;
 

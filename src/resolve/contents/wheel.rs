@@ -130,14 +130,17 @@ fn add(
     }
 }
 
-/// Whether a file's name is that of a shared object: `x.so`, `libx.so.1.2`.
+/// Whether a file's name is that of a shared object: `x.so`, `libx.so.1.2`, `libcrypto-d3570994.so.1.0.2k`.
 fn is_object(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some((_, version)) = name.rsplit_once(".so") else {
         return false;
     };
-    version.is_empty()
-        || version.starts_with('.') && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+    let of_version = |rest: &str| {
+        rest.starts_with(|first: char| first.is_ascii_digit())
+            && rest.bytes().all(|b| b == b'.' || b.is_ascii_alphanumeric())
+    };
+    version.is_empty() || version.strip_prefix('.').is_some_and(of_version)
 }
 
 /// Whether a file may be a program, such as `driver/node` or `bin/ffmpeg-v7.1`: it is executable, large for a script, and
@@ -192,6 +195,7 @@ mod tests {
         for name in [
             "a/x.so",
             "libx.so.1.2.3",
+            "x.libs/libcrypto-d3570994.so.1.0.2k",
             "a/x.cpython-311-x86_64-linux-gnu.so",
         ] {
             assert!(is_object(name), "{name}");
