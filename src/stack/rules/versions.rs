@@ -431,7 +431,7 @@ fn in_no_package(
     let package = env.get(name);
     let shown = package.map_or_else(|| name.clone(), Package::shown);
     let message = format!(
-        "{shown} needs {}, which is in no wheel of the stack and no package of the base's archive",
+        "{shown} needs {}, which no wheel of the stack and no package of the base's archive has",
         needs.join(", ")
     );
     let finding = Diagnostic::warning(codes::NEEDED_MISSING, message).help(
