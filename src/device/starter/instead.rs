@@ -5,7 +5,7 @@ use super::base::Candidate;
 use crate::convert::{Asked, Item, Wants, environment};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Serialize;
-use stackforge_stack::catalog::WheelSource;
+use stackforge_stack::catalog::{Undeclared, WheelSource};
 use stackforge_stack::spec::{From, Platform};
 use stackforge_types::wheel::{WheelName, WheelTarget};
 
@@ -40,17 +40,23 @@ pub(super) fn instead(
     {
         return None;
     }
-    let known = question.catalog.undeclared.get(&asked.name);
-    let runs = |version: &Version| {
-        let mut known = known.into_iter().flatten();
-        !known.any(|known| {
-            known.excludes(&asked.name, version, target.wheels.python)
-                && !(known.without_cuda && target.cuda)
-        })
-    };
+    let runs = |version: &Version| excluded(question, target, &asked.name, version).is_none();
     question
         .published
         .instead_of(&asked.name, versions, &target.wheels, runs)
+}
+
+/// Returns what the catalog knows of a release that does not run on the base.
+pub(super) fn excluded<'a>(
+    question: &Question<'a>,
+    target: &Target,
+    name: &str,
+    version: &Version,
+) -> Option<&'a Undeclared> {
+    let mut known = question.catalog.undeclared.get(name).into_iter().flatten();
+    known.find(|known| {
+        known.excludes(name, version, target.wheels.python) && !(known.without_cuda && target.cuda)
+    })
 }
 
 /// Whether the file names indexes that may have the library: the user's own were asked.

@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::base::{exact, label};
-use super::instead::{Instead, Target, instead, may_fit};
+use super::instead::{Instead, Target, excluded, instead, may_fit};
 use super::out::{self, Out, shown};
 use super::torch::Torch;
 use super::yaml::{list, quoted, remark};
@@ -247,7 +247,15 @@ impl Lines<'_> {
         } else if loosened.is_some() {
             format!("does not go with the rest on Python {python}")
         } else {
-            format!("has no wheel for Python {python}")
+            let version = exact(versions);
+            let known = version.and_then(|v| excluded(self.question, &self.target, &asked.name, v));
+            match known {
+                Some(known) if known.without_cuda => {
+                    "does not run on a base without CUDA".to_owned()
+                }
+                Some(_) => format!("does not run on Python {python}"),
+                None => format!("has no wheel for Python {python}"),
+            }
         };
         let version = loosened.or_else(|| instead(self.question, &self.target, asked, versions))?;
         let instead = Instead {
