@@ -55,7 +55,7 @@ pub(super) fn excluded<'a>(
 ) -> Option<&'a Undeclared> {
     let mut known = question.catalog.undeclared.get(name).into_iter().flatten();
     known.find(|known| {
-        known.excludes(name, version, target.wheels.python) && !(known.without_cuda && target.cuda)
+        known.excludes(name, version, target.wheels.python) && known.is_of_base(target.cuda)
     })
 }
 

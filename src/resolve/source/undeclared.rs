@@ -120,7 +120,7 @@ impl Knowledge<'_> {
             let entries = self.catalog.undeclared.get(name).into_iter().flatten();
             let entries = entries
                 .filter(|entry| entry.applies(&pin.version, self.python))
-                .filter(|entry| !(entry.without_cuda && self.cuda));
+                .filter(|entry| entry.is_of_base(self.cuda));
             entries.map(move |entry| (name, entry))
         })
     }

@@ -145,6 +145,11 @@ impl Undeclared {
         holds.map(move |bound| bound.replace("{version}", &version))
     }
 
+    /// Whether it holds on a base, by whether that has CUDA.
+    pub fn is_of_base(&self, cuda: bool) -> bool {
+        !(self.without_cuda && cuda)
+    }
+
     /// Whether it is of a release on a Python.
     pub fn applies(&self, version: &Version, python: PythonVersion) -> bool {
         let python = Version::new([u64::from(python.major), u64::from(python.minor)]);
