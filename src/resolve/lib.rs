@@ -157,8 +157,8 @@ where
         files,
         wheels,
         sdists,
+        bounds,
         mut notes,
-        ..
     } = selector
         .select(&mut resolver, &mut question, progress)
         .await?;
@@ -167,6 +167,7 @@ where
         needs: &needs,
         question: &question,
         pins: &pins,
+        bounds: &bounds,
         kept: old.kept_versions(&needs, &pins),
         platform: stack.platform.value,
         torch_of_base: base_cuda.is_some() && wheel_or_source::is_for_one_system(&wheels, "torch"),

@@ -22,6 +22,8 @@ pub(super) struct StackResolution<'a> {
     /// The question to uv: one line for each need, then other lines.
     pub question: &'a Question,
     pub pins: &'a Pins,
+    /// Bounds that the catalog knows and metadata do not say, which are told by themselves.
+    pub bounds: &'a [String],
     /// Distributions that keep the version of an earlier lock.
     pub kept: BTreeSet<String>,
     pub platform: Platform,
@@ -214,6 +216,7 @@ async fn downgrades<'a>(
     // One cheap resolution: the newest release of each library, without its dependencies.
     let newest = Question {
         requirements: suspects.iter().map(|n| n.line()).collect(),
+        constraints: resolution.bounds.to_vec(),
         no_deps: true,
         ..Question::default()
     };
@@ -276,6 +279,7 @@ async fn downgrade(
 ) -> Result<Option<Diagnostic>, ResolveError> {
     let alone = Question {
         requirements: by_itself(resolution, need),
+        constraints: resolution.bounds.to_vec(),
         ..Question::default()
     };
     let Ok(alone) = resolver.versions(&alone).await? else {

@@ -107,8 +107,23 @@ fn explanation(stderr: &str) -> String {
         );
     }
     // The conclusions are at the end; what leads to them may be a page long.
-    let from = out.len().saturating_sub(8);
-    out[from..].join("\n")
+    let last = out.len().saturating_sub(8);
+    let begins = |line: &String| line.starts_with("Because ") || line.starts_with("And because ");
+    let from = out.iter().take(last + 1).rposition(begins).unwrap_or(last);
+    without_middles(&out[from..]).join("\n")
+}
+
+/// Returns lines with `…` for the middle of each long list of releases, one on a line.
+fn without_middles(lines: &[String]) -> Vec<&str> {
+    let is_item = |line: &String| !line.contains(' ');
+    let parts = lines.chunk_by(|a, b| is_item(a) == is_item(b));
+    let shortened = parts.flat_map(|part| match part {
+        [first, second, .., last] if part.len() > 5 && is_item(first) => {
+            vec![first.as_str(), second, "…", last]
+        }
+        _ => part.iter().map(String::as_str).collect(),
+    });
+    shortened.collect()
 }
 
 #[cfg(test)]
@@ -123,6 +138,19 @@ mod tests {
             "Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\nAnd because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable."
         );
         assert!(explanation(&"a line\n".repeat(100)).lines().count() <= 8);
+    }
+
+    #[test]
+    fn an_explanation_begins_with_a_sentence_and_its_long_lists_lose_their_middles() {
+        let items = (0..9).map(|n| format!("    protobuf>4.21.{n},<4.21.{}\n", n + 1));
+        let items: String = items.collect();
+        let long = format!(
+            "Because nothing is as it was, we go on.\nBecause only the following versions of protobuf are available:\n{items}we can conclude that a and b are incompatible.\nAnd because the stack asks for both, they cannot be met.\n"
+        );
+        assert_eq!(
+            explanation(&long),
+            "Because only the following versions of protobuf are available:\nprotobuf>4.21.0,<4.21.1\nprotobuf>4.21.1,<4.21.2\n…\nprotobuf>4.21.8,<4.21.9\nwe can conclude that a and b are incompatible.\nAnd because the stack asks for both, they cannot be met."
+        );
     }
 
     /// As uv 0.13 says it.

@@ -398,6 +398,42 @@ fn what_does_not_go_with_what_others_pin_becomes_older() {
     );
 }
 
+/// Its extras are for CUDA 12, and so is torch up to 2.10; what follows torch is no silent downgrade.
+#[test]
+fn torch_is_of_the_cuda_of_onnxruntime() {
+    let libraries =
+        "  torch: auto\n  torchvision: auto\n  onnxruntime-gpu: \"1.22.0\"\n  timm: auto\n";
+    let stack = stack("linux/amd64", "3.11", libraries);
+    let locked = locked(&stack, None, Upgrade::None).unwrap();
+    let section = &locked.lock.platforms[0];
+    assert!(release(&section.wheel("torch").unwrap().version) < release("2.11"));
+    assert!(section.wheel("nvidia-cudnn-cu13").is_none());
+    let notes = locked.notes.join("\n");
+    assert!(
+        notes.contains("torch<2.11 is taken for onnxruntime-gpu 1.22.0"),
+        "{notes}"
+    );
+}
+
+/// moviepy is looked at again and again until a release goes with the old numpy; the bounds come after that.
+#[test]
+fn bounds_hold_however_many_sources_were_looked_at() {
+    let libraries = "  numpy: \"1.24.3\"\n  jax: \"0.4.13\"\n  chex: \"0.1.6\"\n  moviepy: \">=1.0.3\"\n  gym: \">=0.26\"\n  tensorflow-datasets: \">=4.9.2\"\n";
+    let stack = stack("linux/amd64", "3.11", libraries);
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let jaxlib = lock.platforms[0].wheel("jaxlib").unwrap();
+    assert_eq!(jaxlib.version, "0.4.13");
+}
+
+/// The newest has a wheel and requires something that has none, so the first answer is an older one.
+#[test]
+fn a_newer_release_that_does_not_import_is_not_taken() {
+    let stack = stack("linux/amd64", "3.11", "  outlines: \"<0.1.0\"\n");
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let outlines = lock.platforms[0].wheel("outlines").unwrap();
+    assert!(release(&outlines.version) < release("0.0.42"));
+}
+
 /// The bound of diffusers is met by an older transformers, though the stack names that: what does not import is worse.
 #[test]
 fn a_bound_that_nothing_else_meets_makes_older_what_the_stack_names() {

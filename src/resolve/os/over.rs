@@ -92,7 +92,8 @@ impl System {
     }
 }
 
-/// Whether a library or a program is in a root file system, whatever brought it.
+/// Whether a file is in a root file system, whatever brought it. Of modules that is not known: the image's Python may be
+/// another one.
 pub fn has(root: &Path, file: &SystemFile, platform: Platform) -> bool {
     let root = Root::new(root);
     let machine = format!("usr/lib/{}-linux-gnu", platform.machine());
@@ -105,6 +106,7 @@ pub fn has(root: &Path, file: &SystemFile, platform: Platform) -> bool {
             "usr/local/cuda/lib64",
         ],
         SystemFile::Program(_) => &["usr/bin", "usr/sbin", "usr/local/bin"],
+        SystemFile::Module { .. } => &[],
     };
     let mut paths = folders
         .iter()

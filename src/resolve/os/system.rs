@@ -19,6 +19,7 @@ pub fn reasons<'a>(
     let verb = match file {
         SystemFile::Library(_) => "needs",
         SystemFile::Program(_) => "runs",
+        SystemFile::Module { .. } => "imports",
     };
     let of = move |d: &String| format!("{d} {verb} {}", file.name());
     distributions.iter().map(of)
@@ -30,6 +31,7 @@ pub fn without_namesake(needs: &SystemNeeds, there: impl Fn(&str) -> bool) -> Sy
     let named = |file: &SystemFile| match file {
         SystemFile::Library(soname) => likely_package(soname).is_some_and(|name| there(&name)),
         SystemFile::Program(name) => there(name),
+        SystemFile::Module { package, .. } => there(package),
     };
     let left = needs.iter().filter(|(file, _)| !named(file));
     left.map(|(file, by)| (file.clone(), by.clone())).collect()
@@ -44,10 +46,13 @@ pub fn packages_with(
     match (file, contents) {
         (SystemFile::Library(soname), Some(contents)) => contents.library(soname).to_vec(),
         (SystemFile::Program(name), Some(contents)) => contents.program(name).to_vec(),
+        (SystemFile::Module { package, .. }, Some(_)) => vec![package.clone()],
         (file, None) => {
             let name = match file {
                 SystemFile::Library(soname) => likely_package(soname),
-                SystemFile::Program(name) => Some(name.clone()),
+                SystemFile::Program(name) | SystemFile::Module { package: name, .. } => {
+                    Some(name.clone())
+                }
             };
             let exists = |name: &String| index.is_some_and(|i| i.newest(name).is_some());
             name.filter(exists).into_iter().collect()
@@ -62,7 +67,7 @@ pub fn in_no_package(needs: &SystemNeeds, contents: Option<&Contents>) -> System
     };
     let is_nowhere = |file: &SystemFile| match file {
         SystemFile::Library(soname) => contents.library(soname).is_empty(),
-        SystemFile::Program(_) => false,
+        SystemFile::Program(_) | SystemFile::Module { .. } => false,
     };
     let left = needs.iter().filter(|(file, _)| is_nowhere(file));
     left.map(|(file, by)| (file.clone(), by.clone())).collect()
@@ -73,7 +78,7 @@ pub fn nowhere_before(needs: &SystemNeeds, lacking: &[LackingLock]) -> SystemNee
     let before: BTreeSet<&String> = lacking.iter().flat_map(|lock| &lock.needs).collect();
     let is_before = |file: &SystemFile| match file {
         SystemFile::Library(soname) => before.contains(soname),
-        SystemFile::Program(_) => false,
+        SystemFile::Program(_) | SystemFile::Module { .. } => false,
     };
     let left = needs.iter().filter(|(file, _)| is_before(file));
     left.map(|(file, by)| (file.clone(), by.clone())).collect()
@@ -95,7 +100,7 @@ pub fn to_add(
         }
         let named = |package: &String| match file {
             SystemFile::Library(soname) => likely_package(soname).as_ref() == Some(package),
-            SystemFile::Program(name) => name == package,
+            SystemFile::Program(name) | SystemFile::Module { package: name, .. } => name == package,
         };
         let known = packages.iter().filter(|name| index.newest(name).is_some());
         let Some(package) = known.min_by_key(|name| (!named(name), name.len(), name.as_str()))
@@ -229,6 +234,7 @@ mod tests {
             "libjack-jackd2-0",
             "libjack0",
             "ffmpeg",
+            "python3-tk",
         ]
         .map(stanza);
         index.add("debian", packages.concat().as_bytes()).unwrap();
@@ -241,10 +247,17 @@ mod tests {
             (library("libjack.so.0"), by(&["c"])),
             (library("libnowhere.so.1"), by(&["c"])),
             (SystemFile::Program("ffmpeg".into()), by(&["d"])),
+            (
+                SystemFile::Module {
+                    name: "tkinter".into(),
+                    package: "python3-tk".into(),
+                },
+                by(&["e"]),
+            ),
         ]);
         let by_name = to_add(&needs, None, &index, |name| name == "zlib1g");
         let guessed: Vec<&String> = by_name.keys().collect();
-        assert_eq!(guessed, ["ffmpeg", "libgomp1", "libjack0"]);
+        assert_eq!(guessed, ["ffmpeg", "libgomp1", "libjack0", "python3-tk"]);
         let added = to_add(&needs, Some(&contents), &index, |name| name == "zlib1g");
         let added: Vec<_> = added
             .iter()
@@ -262,6 +275,7 @@ mod tests {
                 vec!["a needs libgomp.so.1", "b needs libgomp.so.1"],
             ),
             ("libjack0", vec!["c needs libjack.so.0"]),
+            ("python3-tk", vec!["e imports tkinter"]),
         ];
         assert_eq!(added, expected);
         let nowhere = SystemNeeds::from([(library("libnowhere.so.1"), by(&["c"]))]);

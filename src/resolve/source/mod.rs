@@ -23,7 +23,7 @@ use super::requirements::{Need, PackageSource};
 use super::sdist::{Sdist, Sdists};
 pub(super) use explanation::without_wheels;
 use pep440_rs::Version;
-use rounds::{MOST_ROUNDS, MOST_ROUNDS_FOR_NEWEST};
+use rounds::{MOST_LOOKS, MOST_LOOKS_FOR_NEWEST};
 use stackforge_stack::catalog::{Catalog, StaticMetadata};
 use stackforge_stack::spec::{From, PythonVersion};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,9 +90,9 @@ impl Sources<'_> {
         let mut notes = Vec::new();
         let names = || fixed.iter().chain(newer.keys().copied()).cloned();
         let most = if newer.is_empty() {
-            MOST_ROUNDS
+            MOST_LOOKS
         } else {
-            MOST_ROUNDS_FOR_NEWEST
+            MOST_LOOKS_FOR_NEWEST
         };
         let mut tried = self
             .rounds(resolver, question, names().collect(), most, progress)
@@ -100,7 +100,7 @@ impl Sources<'_> {
         if tried.is_err() && !newer.is_empty() {
             // An older release with a wheel may go with the rest where the newest does not.
             let again = self
-                .rounds(resolver, question, fixed.clone(), MOST_ROUNDS, progress)
+                .rounds(resolver, question, fixed.clone(), MOST_LOOKS, progress)
                 .await?;
             if let Ok(answer) = &again {
                 notes.extend(newer.iter().filter_map(|(name, newest)| {
@@ -140,10 +140,17 @@ impl Sources<'_> {
                     .extend(self.not_older(&answer.pins, name));
                 let names = fixed.iter().chain(answer.known.keys()).cloned().collect();
                 let again = self
-                    .rounds(resolver, &question, names, MOST_ROUNDS, progress)
+                    .rounds(resolver, &question, names, MOST_LOOKS, progress)
                     .await?;
+                let knowledge = self.knowledge(resolver.settings.target.python);
+                let none_broken =
+                    |a: &Answer| knowledge.broken(&a.pins, &BTreeSet::new()).is_none();
+                let is_better = |newer: &Answer| {
+                    let is_sound = none_broken(newer) || !none_broken(&answer);
+                    is_sound && self.none_is_older(&answer.pins, &newer.pins)
+                };
                 answer = match again {
-                    Ok(newer) if self.none_is_older(&answer.pins, &newer.pins) => newer,
+                    Ok(newer) if is_better(&newer) => newer,
                     _ => answer,
                 };
             }

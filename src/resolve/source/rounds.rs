@@ -12,10 +12,12 @@ use pep440_rs::Version;
 use stackforge_stack::spec::From;
 use std::collections::BTreeSet;
 
-/// How often versions are resolved before that is called endless.
-pub(super) const MOST_ROUNDS: usize = 40;
-/// How often, where an older release with a wheel may do instead: each round reads a release that does not fit.
-pub(super) const MOST_ROUNDS_FOR_NEWEST: usize = 10;
+/// How often sources are looked at before that is called endless.
+pub(super) const MOST_LOOKS: usize = 40;
+/// How often, where an older release with a wheel may do instead: each look reads a release that does not fit.
+pub(super) const MOST_LOOKS_FOR_NEWEST: usize = 10;
+/// How often versions are resolved. Rounds that add what metadata do not say end by themselves.
+const MOST_ROUNDS: usize = 120;
 
 /// An answer as far as possible without releases that are not final.
 enum Final {
@@ -125,7 +127,11 @@ impl Sources<'_> {
         let mut trial: Option<(Answer, Bound)> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
-        for _ in 0..most {
+        let mut looks = 0;
+        for _ in 0..MOST_ROUNDS {
+            if looks == most {
+                break;
+            }
             let asked = state.resolver(resolver);
             let question = state.amendments.question(question);
             let pins = match asked.versions(&question).await? {
@@ -144,6 +150,7 @@ impl Sources<'_> {
                     }
                     state.names.extend(found);
                     before = Some(explanation);
+                    looks += 1;
                     continue;
                 }
             };
@@ -154,6 +161,7 @@ impl Sources<'_> {
                 Final::Taken(pins) => pins,
                 Final::Lack(found) => {
                     state.names.extend(found);
+                    looks += 1;
                     continue;
                 }
             };
@@ -170,6 +178,7 @@ impl Sources<'_> {
                     }
                 }
                 state.names.extend(found);
+                looks += 1;
                 continue;
             }
             if let Some((answer, bound)) = trial.take()

@@ -6,7 +6,7 @@
 mod extras;
 
 use super::answer::Pins;
-use super::contents::{AllContents, Objects, has_objects};
+use super::contents::{AllContents, Modules, Objects, has_objects};
 use stackforge_stack::catalog::{Catalog, Loader};
 use stackforge_stack::lock::{BuildLock, LackingLock, PythonFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +21,14 @@ pub(super) enum SystemFile {
     Library(String),
     /// A program by its name.
     Program(String),
+    /// A module of Python that is in an OS package of its own.
+    Module { name: String, package: String },
 }
 
 impl SystemFile {
     pub fn name(&self) -> &str {
         match self {
-            Self::Library(name) | Self::Program(name) => name,
+            Self::Library(name) | Self::Program(name) | Self::Module { name, .. } => name,
         }
     }
 }
@@ -81,6 +83,11 @@ pub(super) fn taken(
     for (name, via) in of_wheels.chain(of_builds) {
         for file in opened(loader, name, via.is_empty()) {
             needs.entry(file).or_default().insert(name.clone());
+        }
+    }
+    for (name, contents) in contents {
+        for file in modules_apart(&contents.modules, catalog) {
+            needs.entry(file).or_default().insert((*name).to_owned());
         }
     }
     let lacking = extras::lacking(&needs, &all, catalog);
@@ -217,6 +224,16 @@ fn opened(loader: &Loader, distribution: &str, named: bool) -> Vec<SystemFile> {
         .collect()
 }
 
+/// Returns the modules of Python that a distribution imports at once and that an OS package of their own has.
+fn modules_apart(modules: &Modules, catalog: &Catalog) -> impl Iterator<Item = SystemFile> {
+    let wanted = modules.wanted.iter();
+    wanted.filter_map(|name| {
+        let package = catalog.os_modules.get(name)?.clone();
+        let name = name.clone();
+        Some(SystemFile::Module { name, package })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +295,19 @@ mod tests {
             gomp.iter().collect::<Vec<_>>(),
             ["bitsandbytes", "lightgbm"]
         );
+    }
+
+    #[test]
+    fn modules_that_debian_leaves_out_of_python_are_taken_from_their_package() {
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let wanted = ["os", "tkinter", "typing"].map(str::to_owned).into();
+        let own = ["customtkinter".to_owned()].into();
+        let modules = Modules { own, wanted };
+        let apart: Vec<_> = modules_apart(&modules, &catalog).collect();
+        let [SystemFile::Module { name, package }] = &apart[..] else {
+            panic!("{apart:?}");
+        };
+        assert_eq!((name.as_str(), package.as_str()), ("tkinter", "python3-tk"));
     }
 
     #[test]

@@ -62,12 +62,14 @@ pub struct Catalog {
     pub conflicts: Vec<Conflict>,
     pub loader: Loader,
     /// What builds of source distributions without a recipe take, by distribution.
-    pub sources: BTreeMap<String, SourceNeeds>,
+    pub sources: BTreeMap<String, Vec<SourceNeeds>>,
     /// What distributions import and do not require, by distribution.
     pub undeclared: BTreeMap<String, Vec<Undeclared>>,
     pub same_modules: Vec<SameModules>,
     /// What brings a module that somebody imports and does not require, by the module.
     pub modules: BTreeMap<String, String>,
+    /// OS packages of modules of Python that a distribution leaves out of its own, by the module.
+    pub os_modules: BTreeMap<String, String>,
     /// What brings a module that Python had itself, by the module.
     pub removed_modules: BTreeMap<String, RemovedModule>,
     /// Wrong names of libraries, by normalized name.
@@ -98,9 +100,9 @@ pub struct SourceNeeds {
 impl Catalog {
     /// Returns what the build of a release takes without saying so.
     pub fn source_needs(&self, distribution: &str, version: &str) -> Option<&SourceNeeds> {
-        let known = self.sources.get(distribution)?;
         let version = Version::from_str(version).ok()?;
-        known.versions.contains(&version).then_some(known)
+        let mut known = self.sources.get(distribution)?.iter();
+        known.find(|known| known.versions.contains(&version))
     }
 }
 

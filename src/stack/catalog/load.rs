@@ -51,7 +51,7 @@ struct CpuFile {
 #[serde(deny_unknown_fields)]
 struct SourcesFile {
     schema: u32,
-    libraries: BTreeMap<String, SourceNeeds>,
+    libraries: BTreeMap<String, Vec<SourceNeeds>>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +64,8 @@ struct MetadataFile {
     misnomers: BTreeMap<String, Misnomer>,
     #[serde(default)]
     modules: BTreeMap<String, String>,
+    #[serde(default)]
+    os_modules: BTreeMap<String, String>,
     #[serde(default)]
     removed_modules: BTreeMap<String, RemovedModule>,
 }
@@ -206,6 +208,7 @@ impl Catalog {
                 self.undeclared.extend(file.undeclared);
                 self.same_modules.extend(file.same_modules);
                 self.modules.extend(file.modules);
+                self.os_modules.extend(file.os_modules);
                 self.removed_modules.extend(file.removed_modules);
                 self.misnomers.extend(file.misnomers);
             }

@@ -334,8 +334,11 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
             extras,
         } = lacking;
         if extras.is_empty() {
-            let cuda = other_cuda(case, env, lacking);
-            findings.extend(cuda.or_else(|| in_no_package(case, env, lacking)));
+            let cuda = needs.first().and_then(|n| case.catalog.cuda_of(n));
+            match cuda {
+                Some(major) => findings.extend(other_cuda(case, env, lacking, major)),
+                None => findings.push(in_no_package(env, lacking)),
+            }
             continue;
         }
         let entry = |written: &str| {
@@ -393,9 +396,13 @@ pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut V
 
 /// Warns of a distribution that needs libraries of a release of CUDA which nothing brings. Whether anything loads them is
 /// for the audit of a build to say. What has a recipe is judged by its facts.
-fn other_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> Option<Diagnostic> {
+fn other_cuda(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    lacking: &LackingLock,
+    major: u32,
+) -> Option<Diagnostic> {
     let LackingLock { name, needs, .. } = lacking;
-    let major = case.catalog.cuda_of(needs.first()?)?;
     let package = env.get(name);
     if package.is_some_and(|p| recipe_of(case, &p.name).is_some()) {
         return None;
@@ -419,15 +426,8 @@ fn other_cuda(case: &Case<'_>, env: &Environment<'_>, lacking: &LackingLock) -> 
 }
 
 /// Warns of a distribution that needs libraries which no package of the base's archive has.
-fn in_no_package(
-    case: &Case<'_>,
-    env: &Environment<'_>,
-    lacking: &LackingLock,
-) -> Option<Diagnostic> {
+fn in_no_package(env: &Environment<'_>, lacking: &LackingLock) -> Diagnostic {
     let LackingLock { name, needs, .. } = lacking;
-    if case.catalog.cuda_of(needs.first()?).is_some() {
-        return None;
-    }
     let package = env.get(name);
     let shown = package.map_or_else(|| name.clone(), Package::shown);
     let message = format!(
@@ -437,7 +437,7 @@ fn in_no_package(
     let finding = Diagnostic::warning(codes::NEEDED_MISSING, message).help(
         "if it is a part that you do without, all is well; the audit of a build refuses what its modules load",
     );
-    Some(finding.at(package.map(|p| p.span).unwrap_or_default()))
+    finding.at(package.map(|p| p.span).unwrap_or_default())
 }
 
 /// Reports refusals and faults that recipes list for these versions.
