@@ -181,6 +181,23 @@ class Locked(unittest.TestCase):
         self.install("Jinja2", "3.1.0", "six.py,sha256=evil,3\ntests/a.py,sha256=x,1\nLICENSE,sha256=x,1\n")
         self.install("six", "1.17.0", "six.py,sha256=aa,3\ntests/a.py,sha256=y,1\nLICENSE,sha256=y,1\n")
         self.assertEqual(self.differences(), ["`six.py` is a file of jinja2 and another one of six"])
+
+    def test_a_namespace_of_two_distributions(self):
+        self.install("Jinja2", "3.1.0", "azureml/__init__.py,sha256=x,3\n")
+        self.install("six", "1.17.0", "azureml/__init__.py,sha256=y,3\n")
+        folder = os.path.join(self.sites, "azureml")
+        os.makedirs(folder)
+        difference = ["`azureml/__init__.py` is a file of jinja2 and another one of six"]
+        for text, expected in (
+            ("# Copyright\n__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n", []),
+            ("try:\n    import pkg_resources\n    pkg_resources.declare_namespace(__name__)\nexcept ImportError:\n"
+             "    import pkgutil\n    __path__ = pkgutil.extend_path(__path__, __name__)\n", []),
+            ("import evil\n__import__('pkg_resources').declare_namespace(__name__)\n", difference),
+            ("", difference),
+        ):
+            with open(os.path.join(folder, "__init__.py"), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertEqual(self.differences(), expected, text)
         self.install("Jinja2", "3.1.0", "six.py,sha256=aa,3\n")
         self.assertEqual(self.differences(), [])
 

@@ -52,8 +52,17 @@ pub(super) struct SdistMetadata {
     pub build_requires: Vec<String>,
     /// Whether there is code to compile.
     pub compiles: bool,
-    /// Whether its build fetches crates: it is compiled with Rust, and does not have them.
-    pub fetches_crates: bool,
+    /// What its build fetches.
+    pub fetches: Option<Fetched>,
+}
+
+/// What a build fetches by itself, which it cannot: builds have no network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// Crates: it is compiled with Rust, and does not have them.
+    Crates,
+    /// Its own wheel, from another index: the source is a stub.
+    Wheel,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +143,7 @@ pub(super) fn of_wheel(text: &str) -> SdistMetadata {
         },
         build_requires: Vec::new(),
         compiles: false,
-        fetches_crates: false,
+        fetches: None,
     }
 }
 
@@ -195,6 +204,12 @@ impl Texts {
         requires.extend(of_backend(backend.unwrap_or_default()));
         requires.extend(of_setup(setup, "setup_requires"));
         let of_rust = requires.iter().any(|line| is_for_rust(line));
+        let is_stub = backend.is_some_and(|b| b.starts_with("wheel_stub")) || runs_pip(setup);
+        let fetches = match (is_stub, of_rust && !self.has_crates) {
+            (true, _) => Some(Fetched::Wheel),
+            (false, true) => Some(Fetched::Crates),
+            (false, false) => None,
+        };
         Ok(SdistMetadata {
             dependencies: StaticMetadata {
                 requires_python: info.requires_python.clone(),
@@ -202,9 +217,16 @@ impl Texts {
             },
             build_requires: requires,
             compiles: self.compiles,
-            fetches_crates: of_rust && !self.has_crates,
+            fetches,
         })
     }
+}
+
+/// Whether a setup.py installs from an index of its own, as that of tensorrt 8.6.1 does.
+fn runs_pip(setup: &str) -> bool {
+    ["\"pip\"", "\"install\"", "index-url"]
+        .iter()
+        .all(|word| setup.replace('\'', "\"").contains(word))
 }
 
 fn is_requirement(text: &str) -> bool {
@@ -462,9 +484,9 @@ mod tests {
     fn what_is_compiled_with_rust_fetches_crates_unless_it_has_them() {
         let project = "[build-system]\nrequires = ['setuptools', 'setuptools_rust>=1.3']\n";
         let rust = [("pyproject.toml", project), ("Cargo.toml", "[package]")];
-        assert!(read_of(&rust).fetches_crates);
+        assert_eq!(read_of(&rust).fetches, Some(Fetched::Crates));
         let vendored = [rust[0], ("rust/vendor/libc/Cargo.toml", "[package]")];
-        assert!(!read_of(&vendored).fetches_crates);
+        assert_eq!(read_of(&vendored).fetches, None);
         let other = [
             (
                 "pyproject.toml",
@@ -472,7 +494,21 @@ mod tests {
             ),
             rust[1],
         ];
-        assert!(!read_of(&other).fetches_crates);
+        assert_eq!(read_of(&other).fetches, None);
+    }
+
+    /// As in tensorrt-cu13-libs 11.4.0.106 and tensorrt 8.6.1.
+    #[test]
+    fn stubs_fetch_their_wheels() {
+        let project =
+            "[build-system]\nrequires = ['wheel-stub']\nbuild-backend = 'wheel_stub.buildapi'\n";
+        let stub = read_of(&[("pyproject.toml", project)]);
+        assert_eq!(stub.fetches, Some(Fetched::Wheel));
+        let setup = |text: &str| read_of(&[("setup.py", text)]).fetches;
+        let runs =
+            "sp.run([sys.executable, '-m', 'pip', 'install', 'x_libs', '--index-url', INDEX])";
+        assert_eq!(setup(runs), Some(Fetched::Wheel));
+        assert_eq!(setup("setup(name='pip', cmdclass={'install': I})"), None);
     }
 
     #[test]

@@ -27,6 +27,13 @@ NOBODYS = ("test", "tests", "doc", "docs", "example", "examples", "benchmark", "
 # What an installer writes itself, whatever a wheel brings under its name.
 INSTALLERS = re.compile(r"\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json)$")
 
+# The statements that declare a package to be a namespace.
+NAMESPACE = re.compile(
+    r"(__path__ = (__import__\(.pkgutil.\)\.|pkgutil\.)?extend_path\(__path__, __name__\)"
+    r"|(__import__\(.pkg_resources.\)|pkg_resources)\.declare_namespace\(__name__\)"
+    r"|from pkgutil import extend_path|import pkgutil|import pkg_resources|try:|except( \w+Error)?:)$"
+)
+
 
 def same_version_of_validation():
     """The notion of equal versions that the check of imports has."""
@@ -118,13 +125,24 @@ def is_nobodys(path):
     return first in NOBODYS or not (slash or path.endswith((".py", ".pth", ".so")))
 
 
-def collisions(found):
+def declares_namespace(path, sites):
+    """Whether a file of the environment only declares a namespace, as each distribution in it does in its own way."""
+    if not path.endswith("/__init__.py"):
+        return False
+    for file in glob.glob(os.path.join(sites, path)):
+        with open(file, encoding="utf-8", errors="replace") as lines:
+            code = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+        return bool(code) and all(NAMESPACE.match(line) for line in code) and "__name__" in code[-1]
+    return False
+
+
+def collisions(found, sites):
     """Files that two distributions state differently: the environment has one of them."""
     owners = {}
     for name, (_, record) in sorted(found.items()):
         for file, digest in sorted(digests(record).items()):
             first, other = owners.setdefault(file, (name, digest))
-            if other != digest and not is_nobodys(file):
+            if other != digest and not is_nobodys(file) and not declares_namespace(file, sites):
                 yield "`{}` is a file of {} and another one of {}".format(file, first, name)
 
 
@@ -135,7 +153,7 @@ def main(installed_path, spec_path, report_path, wheels, sites=SITES):
     differences += of_report(spec_path, report_path, same)
     differences += of_wheels(wheels, found)
     differences += without_record(sites)
-    differences += collisions(found)
+    differences += collisions(found, sites)
     for difference in differences:
         print(MARK + difference, flush=True)
     return 1 if differences else 0

@@ -541,6 +541,18 @@ fn what_is_compiled_with_rust_and_has_no_wheel_is_refused_with_what_needs_it() {
     );
 }
 
+/// tensorrt requires tensorrt-cu13, and that tensorrt-cu13-libs, which is a stub.
+#[test]
+fn a_stub_that_fetches_its_wheel_is_refused_with_what_needs_it() {
+    let stack = stack("linux/amd64", "3.11", "  tensorrt: auto\n");
+    let report = lock(&stack, None, Upgrade::None)
+        .unwrap_err()
+        .report(&stack);
+    let message = &report.diagnostics[0].message;
+    assert!(message.contains("only a stub of it"), "{message}");
+    assert!(message.contains("needs it)"), "{message}");
+}
+
 /// uv's explanation names fugashi for releases of before this Python.
 #[test]
 fn what_has_a_wheel_is_not_built_because_older_releases_have_none() {

@@ -6,7 +6,7 @@ use super::super::answer::{Pin, Pins};
 use super::super::offers::with_wheel;
 use super::super::python::Resolver;
 use super::super::requirements::Need;
-use super::super::sdist::Sdists;
+use super::super::sdist::{Fetched, Sdist, Sdists};
 use super::{Answer, Sources, is_plain};
 use stackforge_stack::spec::From;
 use std::collections::BTreeSet;
@@ -28,16 +28,18 @@ impl Sources<'_> {
         }
     }
 
-    /// Refuses what is compiled with Rust and has no wheel: a build has no network to fetch crates from.
+    /// Refuses what has no wheel and fetches crates or its own wheel when it is built: a build has no network.
     pub(super) fn can_be_built(&self, sdists: &Sdists, pins: &Pins) -> Result<(), ResolveError> {
         let brings_cargo = |name: &str| {
             let named = self.needs.iter().find(|n| n.distribution == name);
             named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
         };
-        let refused = sdists
-            .iter()
-            .find(|(name, sdist)| sdist.metadata.fetches_crates && !brings_cargo(name));
-        let Some((name, sdist)) = refused else {
+        let fetches = |(name, sdist): &(&String, &Sdist)| match sdist.metadata.fetches {
+            Some(Fetched::Crates) => !brings_cargo(name),
+            Some(Fetched::Wheel) => true,
+            None => false,
+        };
+        let Some((name, sdist)) = sdists.iter().find(fetches) else {
             return Ok(());
         };
         let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
@@ -46,12 +48,18 @@ impl Sources<'_> {
             ([], None) => String::new(),
             (by, None) => format!(" ({} needs it)", by.join(", ")),
         };
+        let why = match sdist.metadata.fetches {
+            Some(Fetched::Wheel) => {
+                "the index has only a stub of it, which fetches its wheel from an index of its maker: name that one in `indexes`; builds have no network"
+            }
+            _ => {
+                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network"
+            }
+        };
         Err(ResolveError::Source {
             name: name.clone(),
             version: sdist.file.version.clone(),
-            why: format!(
-                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network{by}"
-            ),
+            why: format!("{why}{by}"),
         })
     }
 

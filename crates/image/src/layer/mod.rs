@@ -31,6 +31,7 @@ mod install;
 mod installed;
 mod layout;
 mod metadata;
+mod namespace;
 mod ordered;
 mod record;
 mod scheme;

@@ -3,13 +3,14 @@
 //! In: each wheel's files. Out: folders and files by path. Files with the same path and content, such as the
 //! `__init__.py` of a namespace, are stored once and every RECORD lists them, as after pip. Different
 //! contents are an error, where pip silently keeps what it installed last, but for files that belong to no
-//! distribution: of these the first wheel's stays.
+//! distribution or only declare a namespace: of these the first wheel's stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LayerError;
 use super::error::WheelFault;
 use super::install::{Content, Install, Placed};
+use super::namespace;
 use super::record::{self, Sha256};
 use stackforge_binary::source::Source;
 
@@ -52,7 +53,12 @@ impl Tree {
             let known = sha256(&file.content, installs)?;
             let same = known.is_some() && known == sha256(&placed.content, installs)?;
             let of_another = file.owners.iter().all(|(owner, _)| *owner != place);
-            if !same && of_another && is_nobodys(&placed.path) {
+            let may_differ = || -> Result<bool, LayerError> {
+                Ok(is_nobodys(&placed.path)
+                    || declares_namespace(&placed.path, &file.content, installs)?
+                        && declares_namespace(&placed.path, &placed.content, installs)?)
+            };
+            if !same && of_another && may_differ()? {
                 continue;
             }
             if !same {
@@ -132,6 +138,21 @@ fn collision<S: Source + Clone>(
         None => "(made by the installation)".to_owned(),
     };
     one.fault(WheelFault::Twice(name(member), name(placed.member), path))
+}
+
+/// Whether a file of a wheel only declares a namespace.
+fn declares_namespace<S: Source + Clone>(
+    path: &str,
+    content: &Content,
+    installs: &[Install<'_, S>],
+) -> Result<bool, LayerError> {
+    let Content::Member(place, member) = content else {
+        return Ok(false);
+    };
+    let wheel = installs[*place].wheel;
+    let member = &wheel.archive.members[*member];
+    let is_small = path.ends_with("/__init__.py") && member.size <= namespace::MOST;
+    Ok(is_small && namespace::declares(&wheel.read(member, namespace::MOST)?))
 }
 
 /// The digest of a known content; a RECORD's is not known yet.

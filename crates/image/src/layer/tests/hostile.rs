@@ -243,6 +243,13 @@ fn wheels_of_different_layers_are_held_against_each_other() {
     ];
     let b = wheel("b", &b, vec![]);
     check(&[("a", &a), ("b", &b)]).unwrap();
+    let namespace = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n";
+    let noted = format!("# A note.\n\n{namespace}");
+    let e = wheel("e", &[("x/__init__.py", namespace.as_bytes())], vec![]);
+    let f = wheel("f", &[("x/__init__.py", noted.as_bytes())], vec![]);
+    check(&[("e", &e), ("f", &f)]).unwrap();
+    let found = check(&[("a", &a), ("f", &f)]);
+    assert!(matches!(found, Err(LayerError::Collision { .. })));
     let evil = wheel("c", &[("x/__init__.py", b"evil")], vec![]);
     let found = check(&[("a", &a), ("c", &evil)]);
     assert!(matches!(found, Err(LayerError::Collision { .. })));
