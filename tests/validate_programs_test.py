@@ -240,6 +240,15 @@ class Imports(Validation):
         result = self.only_result(imports=())
         self.assertEqual([module["module"] for module in result["modules"]], ["space.core", "space.part"])
 
+    def test_a_package_of_a_namespace_waits_for_what_the_distribution_does_not_require(self):
+        self.install("thing", modules={"thing/part/__init__.py": "", "thing/other/__init__.py": "import absent_here.deep"})
+        result = self.only_result(imports=())
+        self.assertEqual([module["status"] for module in result["modules"]], ["not-run", "passed"])
+        self.assertIn("it imports absent_here, which thing does not require", result["modules"][0]["reason"])
+        self.assertEqual(result["status"], "passed")
+        self.install("alone", modules={"alone/other/__init__.py": "import absent_here", "alone/more/__init__.py": "1/0"})
+        self.assertEqual(self.only_result(name="alone", imports=())["status"], "failed")
+
     def test_packages_that_were_packed_twice(self):
         self.install("thing", modules={
             "thing/__init__.py": "", "thing/engine/__init__.py": "from .. import engine", "engine/__init__.py": "from .. import x",

@@ -12,7 +12,7 @@ use super::package::Published;
 use super::project::{Metadata, Question, stub};
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource, needs};
-use super::source::{placeholder, without_wheels};
+use super::source::{pinned_without_wheels, placeholder, without_wheels};
 use super::{LockOptions, ResolveError, Upgrade, Workplace, answer::Pins, wheel_or_source};
 use pep440_rs::{Operator, Version, VersionSpecifier, VersionSpecifiers};
 use stackforge_image::store::Store;
@@ -215,7 +215,8 @@ impl Search<'_> {
                     if found.is_empty() {
                         return Ok(None);
                     }
-                    let found = self.published.surest(found);
+                    let pinned = pinned_without_wheels(&explanation);
+                    let found = self.published.surest(found, &pinned);
                     self.take_source(found);
                 }
                 Ok(pins) => {

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use wheel::Bounds;
 
 /// Changed when more, or something else, is read.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 /// Files that are read in parallel.
 const AT_A_TIME: usize = 6;
 
@@ -183,7 +183,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a file is a wheel for one platform, as all with objects are.
+/// Whether a file is a wheel for one platform, as nearly all with objects are.
 pub(crate) fn has_objects(file: &PythonFile) -> bool {
     let name: Option<WheelName> = file.file.parse().ok();
     name.is_some_and(|name| !name.is_for_any_platform())

@@ -6,7 +6,7 @@ use super::members::{self, Place};
 use super::modules::Files;
 use super::objects::Objects;
 use memchr::memmem;
-use stackforge_binary::elf::Object;
+use stackforge_binary::elf::{Machine, Object};
 use stackforge_binary::source::{Source, bytes};
 use stackforge_binary::zip::{Archive, Member};
 use stackforge_image::layer::{LONGEST_METADATA, is_metadata};
@@ -122,7 +122,10 @@ fn add(
         }
         return;
     }
-    if let Ok(object) = Object::read(&member.name, &mut content, &[]) {
+    // A wheel for any platform may have objects for machines that are no target.
+    if let Ok(object) = Object::read(&member.name, &mut content, &[])
+        && matches!(object.machine, Machine::X86_64 | Machine::Aarch64)
+    {
         objects.add(&member.name, object.needed);
     }
     if is_module(&member.name) && is_for_numpy_1(&mut content) {

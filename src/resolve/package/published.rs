@@ -141,11 +141,12 @@ impl Published {
     }
 
     /// Narrows distributions that may have to be built down to those whose newest final release has no wheel for any
-    /// platform. If none is such, all are returned.
-    pub fn surest(&self, names: BTreeSet<String>) -> BTreeSet<String> {
+    /// platform, and those that are `pinned` to a release without one. If none is such, all are returned.
+    pub fn surest(&self, names: BTreeSet<String>, pinned: &BTreeSet<String>) -> BTreeSet<String> {
         let is_sure = |name: &&String| {
             let newest = self.newest_of(name, &VersionSpecifiers::empty());
-            newest.is_some_and(|newest| self.is_source_only(name, newest))
+            let ends = newest.is_some_and(|newest| self.is_source_only(name, newest));
+            ends || pinned.contains(*name)
         };
         let sure: BTreeSet<String> = names.iter().filter(is_sure).cloned().collect();
         if sure.is_empty() { names } else { sure }
@@ -436,7 +437,7 @@ mod tests {
             (&["built"], &["built"]),
         ] {
             let sure: BTreeSet<String> = names(sure);
-            assert_eq!(published.surest(names(of)), sure);
+            assert_eq!(published.surest(names(of), &BTreeSet::new()), sure);
         }
     }
 

@@ -56,6 +56,25 @@ pub fn without_wheels(explanation: &str) -> BTreeSet<String> {
     out
 }
 
+/// Returns the distributions that one release is required of, which has no usable wheels: `msgpack==1.0.3 has no usable wheels
+/// and x depends on msgpack==1.0.3`.
+pub fn pinned_without_wheels(explanation: &str) -> BTreeSet<String> {
+    let words: Vec<&str> = explanation.split_whitespace().collect();
+    let pinned = |word: &str| word.trim_end_matches([',', '.']).split_once("==").is_some();
+    let required = |release: &str| {
+        let mut rest = words
+            .windows(3)
+            .filter(|w| w[2].trim_end_matches([',', '.']) == release);
+        rest.any(|w| w[1] == "on" || w[1] == "and" || w[1] == "for")
+    };
+    let lacking = words
+        .windows(4)
+        .filter(|w| pinned(w[0]) && w[1] == "has" && w[2] == "no");
+    let lacking = lacking.filter(|w| w[3] == "usable" || w[3].starts_with("wheel"));
+    let lacking = lacking.filter(|w| required(w[0]));
+    lacking.filter_map(|w| Some(mention(w[0])?.0)).collect()
+}
+
 /// Returns the distribution that a statement is about, with the releases that are named: `x==1`, or each of `all of: x==1
 /// x>=2,<=3`. The statement's verb follows the words.
 fn subject(words: &[&str]) -> Option<(String, Vec<Version>)> {
@@ -101,6 +120,25 @@ mod tests {
                 "lang-detect",
                 "wikipedia"
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_pinned_to_a_release_without_wheels_is_told_from_what_is_only_hinted_at() {
+        // As uv 0.13 says it of alpaca-trade-api beside ccxt 1.67.1.
+        let text = "And because ccxt==1.67.1 depends on aiohttp>=3.8 and yarl==1.7.2, we can conclude that alpaca-trade-api>=2.1.0,<=3.1.1 and ccxt==1.67.1 are incompatible. (2)\n\
+            Because msgpack==1.0.3 has no usable wheels and alpaca-trade-api>=3.2.0 depends on msgpack==1.0.3, we can conclude that alpaca-trade-api>=3.2.0 cannot be used.\n\
+            hint: Wheels are required for `aiohttp` because building from source is disabled for all packages (i.e., with `--no-build`)\n\
+            hint: Wheels are required for `msgpack` because building from source is disabled for all packages (i.e., with `--no-build`)";
+        assert_eq!(without_wheels(text).len(), 2);
+        let pinned = pinned_without_wheels(text);
+        assert_eq!(pinned, BTreeSet::from(["msgpack".to_owned()]));
+        let between = "Because x==2.0 has no usable wheels and z depends on x>1,<3";
+        assert!(pinned_without_wheels(between).is_empty());
+        let asked = "Because x==2.0 has no usable wheels and the stack asks for x==2.0, we";
+        assert_eq!(
+            pinned_without_wheels(asked),
+            BTreeSet::from(["x".to_owned()])
         );
     }
 

@@ -21,7 +21,7 @@ use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
 use super::sdist::{Sdist, Sdists};
-pub(super) use explanation::without_wheels;
+pub(super) use explanation::{pinned_without_wheels, without_wheels};
 use pep440_rs::Version;
 use rounds::{MOST_LOOKS, MOST_LOOKS_FOR_NEWEST};
 use stackforge_stack::catalog::{Catalog, StaticMetadata};

@@ -5,7 +5,7 @@ use super::super::answer::{Pin, Pins};
 use super::super::package::Published;
 use super::super::project::{Metadata, Question};
 use super::super::python::Resolver;
-use super::explanation::{lacks_source, without_wheels};
+use super::explanation::{lacks_source, pinned_without_wheels, without_wheels};
 use super::undeclared::{Amendments, Bound};
 use super::{Answer, Known, Sources, archive, is_plain, placeholder};
 use pep440_rs::Version;
@@ -219,17 +219,18 @@ impl Sources<'_> {
     }
 
     /// Returns what uv's explanation lacks wheels of and is not taken as source yet. If there are several,
-    /// those without any wheel in their newest release come first. An explanation also names distributions that have wheels,
-    /// only not of the releases that would go with the rest.
+    /// those without any wheel in their newest release come first, and those of which one release is required that has
+    /// none. An explanation also names distributions that have wheels, only not of the releases that would go with the rest.
     async fn new_sources(&self, explanation: &str, state: &mut Rounds) -> BTreeSet<String> {
         let mut found = without_wheels(explanation);
         found.retain(|name| !state.names.contains(name) && !self.wants_wheel(name));
+        tracing::debug!(?found, explanation, "what has no wheel");
         if found.len() < 2 || self.offline {
             return found;
         }
         let published = &mut state.published;
         published.add(found.clone(), self.catalog, self.cache).await;
-        published.surest(found)
+        published.surest(found, &pinned_without_wheels(explanation))
     }
 
     /// uv goes on to an older release, of which it knows nothing, where one that was read requires something

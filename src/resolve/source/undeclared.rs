@@ -120,7 +120,8 @@ impl Knowledge<'_> {
             let entries = self.catalog.undeclared.get(name).into_iter().flatten();
             let entries = entries
                 .filter(|entry| entry.applies(&pin.version, self.python))
-                .filter(|entry| entry.is_of_base(self.cuda));
+                .filter(|entry| entry.is_of_base(self.cuda))
+                .filter(|entry| entry.is_beside(|other| pins.contains_key(other)));
             entries.map(move |entry| (name, entry))
         })
     }
@@ -328,5 +329,10 @@ mod tests {
         let lacking = |text: &str| known(text, |k, pins| k.amendments(pins).requirements);
         assert_eq!(lacking("insightface==0.7.3\n"), ["onnxruntime"]);
         assert!(lacking("insightface==0.7.3\nonnxruntime-gpu==1.20.2\n").is_empty());
+        // Of another framework than the one that it would take from this.
+        let probability = "tensorflow-probability==0.25.0\n";
+        assert!(lacking(probability).is_empty());
+        let beside = format!("{probability}tensorflow-cpu==2.21.0\n");
+        assert_eq!(lacking(&beside), ["tf-keras"]);
     }
 }

@@ -70,12 +70,13 @@ pub(super) fn taken(
     contents: &AllContents,
     catalog: &Catalog,
 ) -> Taken {
-    let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
-    let objects = compiled.iter().filter_map(|wheel| {
+    // Some wheels that are said to be for any platform have objects (ten-vad 1.0).
+    let objects = wheels.iter().filter_map(|wheel| {
         let contents = contents.get(wheel.name.as_str())?;
         Some((wheel.name.as_str(), &contents.objects))
     });
     let all: AllObjects = objects.collect();
+    let is_read = |wheel: &PythonFile| !has_objects(wheel) || all.contains_key(&*wheel.name);
     let loader = &catalog.loader;
     let mut needs = needs(&all, &Requirements::of(pins), loader);
     let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));
@@ -93,7 +94,7 @@ pub(super) fn taken(
     let lacking = extras::lacking(&needs, &all, catalog);
     Taken {
         needs,
-        complete: all.len() == compiled.len(),
+        complete: wheels.iter().all(is_read),
         lacking,
     }
 }

@@ -119,6 +119,9 @@ pub struct Undeclared {
     /// Whether it is so only on a base without CUDA.
     #[serde(default)]
     pub without_cuda: bool,
+    /// Distributions beside one of which it is so; empty: always.
+    #[serde(default)]
+    pub beside: Vec<String>,
     /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added. One with extras of
     /// the distribution itself is never there.
     #[serde(default)]
@@ -150,6 +153,11 @@ impl Undeclared {
     /// Whether it holds on a base, by whether that has CUDA.
     pub fn is_of_base(&self, cuda: bool) -> bool {
         !(self.without_cuda && cuda)
+    }
+
+    /// Whether it holds beside the distributions that are there.
+    pub fn is_beside(&self, is_there: impl Fn(&str) -> bool) -> bool {
+        self.beside.is_empty() || self.beside.iter().any(|name| is_there(name))
     }
 
     /// Whether it is of a release on a Python.

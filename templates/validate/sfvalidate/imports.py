@@ -86,11 +86,13 @@ def one(library, job):
 
 
 def imported(library, distribution, job):
-    """The result of each module. One that stands beside the distribution's own, and imports what the distribution does not
-    require, is for those who have that: duckdb's adbc_driver_duckdb."""
+    """The result of each module. One that stands beside the distribution's own, or beside others in a namespace, and imports
+    what the distribution does not require, is for those who have that: duckdb's adbc_driver_duckdb, pgvector.django."""
     results = [try_import(name, job) for name in modules_of(library, distribution)]
     own = re.sub(r"[-_.]+", "_", library["distribution"]).lower()
-    if named(library) or not any(result["module"].lower() == own and result["status"] == "passed" for result in results):
+    in_namespace = all("." in result["module"] for result in results)
+    main = [result for result in results if in_namespace or result["module"].lower() == own]
+    if named(library) or not any(result["status"] == "passed" for result in main):
         return results
     brought = {result["module"].partition(".")[0] for result in results}
 
