@@ -204,6 +204,11 @@ impl Sources<'_> {
             let Some(bound) = broken else {
                 return Ok(Ok(answer));
             };
+            if state.amendments.bounds.contains(&bound.constraint) {
+                // uv takes what breaks it as meeting it.
+                trial = state.give_up(answer, bound, false);
+                continue;
+            }
             state.amendments.bounds.push(bound.constraint.clone());
             trial = Some((answer, bound));
         }
