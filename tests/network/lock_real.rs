@@ -398,23 +398,6 @@ fn what_does_not_go_with_what_others_pin_becomes_older() {
     );
 }
 
-/// Its extras are for CUDA 12, and so is torch up to 2.10; what follows torch is no silent downgrade.
-#[test]
-fn torch_is_of_the_cuda_of_onnxruntime() {
-    let libraries =
-        "  torch: auto\n  torchvision: auto\n  onnxruntime-gpu: \"1.22.0\"\n  timm: auto\n";
-    let stack = stack("linux/amd64", "3.11", libraries);
-    let locked = locked(&stack, None, Upgrade::None).unwrap();
-    let section = &locked.lock.platforms[0];
-    assert!(release(&section.wheel("torch").unwrap().version) < release("2.11"));
-    assert!(section.wheel("nvidia-cudnn-cu13").is_none());
-    let notes = locked.notes.join("\n");
-    assert!(
-        notes.contains("torch<2.11 is taken for onnxruntime-gpu 1.22.0"),
-        "{notes}"
-    );
-}
-
 /// moviepy is looked at again and again until a release goes with the old numpy; the bounds come after that.
 #[test]
 fn bounds_hold_however_many_sources_were_looked_at() {
