@@ -92,8 +92,8 @@ impl System {
     }
 }
 
-/// Whether a file is in a root file system, whatever brought it. Of modules that is not known: the image's Python may be
-/// another one.
+/// Whether a file is in a root file system, whatever brought it. `false` for modules: the Python that has them may be
+/// another than the stack's.
 pub fn has(root: &Path, file: &SystemFile, platform: Platform) -> bool {
     let root = Root::new(root);
     let machine = format!("usr/lib/{}-linux-gnu", platform.machine());

@@ -56,8 +56,8 @@ pub fn without_wheels(explanation: &str) -> BTreeSet<String> {
     out
 }
 
-/// Returns the distributions that one release is required of, which has no usable wheels: `msgpack==1.0.3 has no usable wheels
-/// and x depends on msgpack==1.0.3`.
+/// Returns the distributions of which a requirement names one release, and that release has no usable wheel:
+/// `msgpack==1.0.3 has no usable wheels and x depends on msgpack==1.0.3`.
 pub fn pinned_without_wheels(explanation: &str) -> BTreeSet<String> {
     let words: Vec<&str> = explanation.split_whitespace().collect();
     let pinned = |word: &str| word.trim_end_matches([',', '.']).split_once("==").is_some();

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub(super) const MOST_LOOKS: usize = 40;
 /// How often, where an older release with a wheel may do instead: each look reads a release that does not fit.
 pub(super) const MOST_LOOKS_FOR_NEWEST: usize = 10;
-/// How often versions are resolved. Rounds that add what metadata do not say end by themselves.
+/// How often versions are resolved, whether or not a source was looked at.
 const MOST_ROUNDS: usize = 120;
 
 /// An answer as far as possible without releases that are not final.
@@ -205,7 +205,7 @@ impl Sources<'_> {
                 return Ok(Ok(answer));
             };
             if state.amendments.bounds.contains(&bound.constraint) {
-                // uv takes what breaks it as meeting it.
+                // It was added, and uv counts what is pinned as within it, as it may with a pre-release.
                 trial = state.give_up(answer, bound, false);
                 continue;
             }

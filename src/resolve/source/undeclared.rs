@@ -325,11 +325,31 @@ mod tests {
     }
 
     #[test]
+    fn torch_is_of_the_cuda_of_onnxruntime_on_a_base_without_cuda() {
+        let torch = |text: &str| broken(text).map(|(constraint, _)| constraint);
+        let of_12 = Some("torch<2.11".to_owned());
+        assert_eq!(torch("onnxruntime-gpu==1.22.0\ntorch==2.13.0\n"), of_12);
+        assert_eq!(torch("onnxruntime-gpu==1.22.0\ntorch==2.10.0\n"), None);
+        let (constraint, instead) = broken("onnxruntime-gpu==1.31.1\ntorch==2.8.0\n").unwrap();
+        assert_eq!(constraint, "torch>=2.11");
+        assert_eq!(instead.as_deref(), Some("onnxruntime-gpu<1.27"));
+        let on_cuda = "# on CUDA\nonnxruntime-gpu==1.22.0\ntorch==2.13.0\n";
+        assert_eq!(torch(on_cuda), None);
+    }
+
+    #[test]
+    fn torchaudio_gives_way_to_an_older_torch() {
+        let older = ("torchaudio<2.11".to_owned(), None);
+        assert_eq!(broken("torch==2.10.0\ntorchaudio==2.11.0\n"), Some(older));
+        assert_eq!(broken("torch==2.13.0\ntorchaudio==2.11.0\n"), None);
+    }
+
+    #[test]
     fn what_is_imported_and_not_required_is_lacking() {
         let lacking = |text: &str| known(text, |k, pins| k.amendments(pins).requirements);
         assert_eq!(lacking("insightface==0.7.3\n"), ["onnxruntime"]);
         assert!(lacking("insightface==0.7.3\nonnxruntime-gpu==1.20.2\n").is_empty());
-        // Of another framework than the one that it would take from this.
+        // Its part for JAX needs neither TensorFlow nor Keras.
         let probability = "tensorflow-probability==0.25.0\n";
         assert!(lacking(probability).is_empty());
         let beside = format!("{probability}tensorflow-cpu==2.21.0\n");

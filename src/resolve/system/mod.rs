@@ -1,6 +1,7 @@
-//! What wheels take from the system: libraries that their objects need, and what packages open by themselves.
+//! What wheels take from the system: libraries that their objects need, what packages open by themselves, and modules that
+//! Debian packs apart from Python.
 //!
-//! In: what the chosen wheels hold. Out: [`SystemNeeds`], each library or program with the distributions that take it. A
+//! In: what the chosen wheels hold. Out: [`SystemNeeds`], each file with the distributions that take it. A
 //! wheel's metadata says nothing of them; its objects do.
 
 mod extras;
@@ -87,7 +88,7 @@ pub(super) fn taken(
         }
     }
     for (name, contents) in contents {
-        for file in modules_apart(&contents.modules, catalog) {
+        for file in modules_of_os_packages(&contents.modules, catalog) {
             needs.entry(file).or_default().insert((*name).to_owned());
         }
     }
@@ -226,7 +227,10 @@ fn opened(loader: &Loader, distribution: &str, named: bool) -> Vec<SystemFile> {
 }
 
 /// Returns the modules of Python that a distribution imports at once and that an OS package of their own has.
-fn modules_apart(modules: &Modules, catalog: &Catalog) -> impl Iterator<Item = SystemFile> {
+fn modules_of_os_packages(
+    modules: &Modules,
+    catalog: &Catalog,
+) -> impl Iterator<Item = SystemFile> {
     let wanted = modules.wanted.iter();
     wanted.filter_map(|name| {
         let package = catalog.os_modules.get(name)?.clone();
@@ -304,7 +308,7 @@ mod tests {
         let wanted = ["os", "tkinter", "typing"].map(str::to_owned).into();
         let own = ["customtkinter".to_owned()].into();
         let modules = Modules { own, wanted };
-        let apart: Vec<_> = modules_apart(&modules, &catalog).collect();
+        let apart: Vec<_> = modules_of_os_packages(&modules, &catalog).collect();
         let [SystemFile::Module { name, package }] = &apart[..] else {
             panic!("{apart:?}");
         };

@@ -4,8 +4,8 @@
 //! they may differ in comments and in the way (`pkgutil`, `pkg_resources`); any of them will do. Source: "Packaging
 //! namespace packages" of the Python Packaging User Guide.
 
-/// Most bytes of such a file. The licence in its comments may be long.
-pub(super) const MOST: u64 = 16 << 10;
+/// Largest file that is read, in bytes. The licence in its comments may be long.
+pub(super) const LARGEST: u64 = 16 << 10;
 
 /// The statements, with quotes and spaces in one form.
 const STATEMENTS: [&str; 9] = [

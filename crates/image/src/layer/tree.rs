@@ -151,8 +151,8 @@ fn declares_namespace<S: Source + Clone>(
     };
     let wheel = installs[*place].wheel;
     let member = &wheel.archive.members[*member];
-    let is_small = path.ends_with("/__init__.py") && member.size <= namespace::MOST;
-    Ok(is_small && namespace::declares(&wheel.read(member, namespace::MOST)?))
+    let is_small = path.ends_with("/__init__.py") && member.size <= namespace::LARGEST;
+    Ok(is_small && namespace::declares(&wheel.read(member, namespace::LARGEST)?))
 }
 
 /// The digest of a known content; a RECORD's is not known yet.
