@@ -205,10 +205,10 @@ impl Texts {
         requires.extend(of_setup(setup, "setup_requires"));
         let of_rust = requires.iter().any(|line| is_for_rust(line));
         let is_stub = backend.is_some_and(|b| b.starts_with("wheel_stub")) || runs_pip(setup);
-        let fetches = match (is_stub, of_rust && !self.has_crates) {
-            (true, _) => Some(Fetched::Wheel),
-            (false, true) => Some(Fetched::Crates),
-            (false, false) => None,
+        let fetches = if is_stub {
+            Some(Fetched::Wheel)
+        } else {
+            (of_rust && !self.has_crates).then_some(Fetched::Crates)
         };
         Ok(SdistMetadata {
             dependencies: StaticMetadata {
@@ -224,9 +224,9 @@ impl Texts {
 
 /// Whether a setup.py installs from an index of its own, as that of tensorrt 8.6.1 does.
 fn runs_pip(setup: &str) -> bool {
-    ["\"pip\"", "\"install\"", "index-url"]
-        .iter()
-        .all(|word| setup.replace('\'', "\"").contains(word))
+    let setup = setup.replace('\'', "\"");
+    let words = ["\"pip\"", "\"install\"", "index-url"];
+    words.iter().all(|word| setup.contains(word))
 }
 
 fn is_requirement(text: &str) -> bool {

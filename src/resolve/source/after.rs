@@ -34,12 +34,20 @@ impl Sources<'_> {
             let named = self.needs.iter().find(|n| n.distribution == name);
             named.is_some_and(|n| n.library.build_packages.iter().any(|p| p == "cargo"))
         };
-        let fetches = |(name, sdist): &(&String, &Sdist)| match sdist.metadata.fetches {
-            Some(Fetched::Crates) => !brings_cargo(name),
-            Some(Fetched::Wheel) => true,
-            None => false,
+        let why = |name: &str, sdist: &Sdist| {
+            match sdist.metadata.fetches? {
+            Fetched::Crates => (!brings_cargo(name)).then_some(
+                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network",
+            ),
+            Fetched::Wheel => Some(
+                "the index has only a stub, whose build would fetch the wheel from another index; builds have no network, so name that index in `indexes`",
+            ),
+        }
         };
-        let Some((name, sdist)) = sdists.iter().find(fetches) else {
+        let refused = sdists
+            .iter()
+            .find_map(|(name, sdist)| Some((name, sdist, why(name, sdist)?)));
+        let Some((name, sdist, why)) = refused else {
             return Ok(());
         };
         let by = pins.get(name).map(Pin::locked_via).unwrap_or_default();
@@ -47,14 +55,6 @@ impl Sources<'_> {
             (_, Some(wheels)) => format!("; {wheels}"),
             ([], None) => String::new(),
             (by, None) => format!(" ({} needs it)", by.join(", ")),
-        };
-        let why = match sdist.metadata.fetches {
-            Some(Fetched::Wheel) => {
-                "the index has only a stub of it, which fetches its wheel from an index of its maker: name that one in `indexes`; builds have no network"
-            }
-            _ => {
-                "it has no wheel here and is compiled with Rust, whose crates its build would fetch; builds have no network"
-            }
         };
         Err(ResolveError::Source {
             name: name.clone(),
